@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Code generated from bpf/reason/reason.go; DO NOT EDIT. */
+#pragma once
+
+enum tl_reason {
+	TL_NONE = 0,
+	TL_ENGINE_NOT_ALIVE = 1,
+	TL_PEER_DOWN = 2,
+	TL_DIAL_FAILED = 3,
+	TL_OTHER_NETNS = 4,
+	TL_BOUND_DEVICE = 5,
+	TL_LOCAL = 6,
+	TL_ON_LINK = 7,
+	TL_PEER_ADDRESS = 8,
+	TL_OWN_SOCKET = 9,
+	TL_MPTCP = 10,
+	TL_TABLE_FULL = 11,
+	TL_EXCLUDED = 12,
+	TL_DRAINING = 13,
+	TL_FAMILY_OFF = 14,
+	TL_ENCRYPTED = 15,
+	TL_INCOMPRESSIBLE = 16,
+	TL_SELF_TEST_FAILED = 17,
+	TL_NOT_ALLOWED = 18,
+	TL_LEG_FAILED = 19,
+	TL_NO_ORIGINAL = 20,
+	TL_HISTORY_MISMATCH = 21,
+	TL_INCOMPATIBLE = 22,
+	TL_REASONS_MAX = 64,
+};
