@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  = -s -w -X github.com/trunkline/trunkline/cmd/internal/cli.Version=$(VERSION)
+
+.PHONY: build generate demo test bench vmtest clean deps
+
+build: ## one static binary at bin/trunkline
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/trunkline ./cmd/trunkline
+
+generate: ## BPF objects, their Go bindings, the reasons' header and documentation (needs clang, llvm-strip, libbpf headers)
+	$(GO) generate ./...
+
+demo: build ## two sites, an emulated WAN, one file three times (root)
+	bin/trunkline demo $(ARGS)
+
+test: build ## everything, on this kernel, in namespaces and cgroups of its own (root)
+	$(GO) test -count=1 -p 1 -timeout 25m ./...
+
+bench: ## the codec's speed and ratio
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./proxy/dedup/...
+
+vmtest: ## the same tests in virtual machines, one per kernel
+	@echo "vmtest: no kernels are set up for this tree yet; 'make test' runs the integration tests on the running kernel" >&2; exit 2
+
+deps: ## what generating and testing need beyond Go, on Debian and Ubuntu
+	sh packaging/deps.sh
+
+clean:
+	rm -rf bin
