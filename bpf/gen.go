@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bpf holds the kernel side in C and the Go bindings that bpf2go writes from it. It is the only place that knows
+// how maps are laid out: one object a hook, and one more, layout, that carries the maps and nothing else.
+package bpf
+
+// Every .c file carries //go:build ignore on its second line: the go tool must not take it for cgo. The asm headers of
+// Debian's multiarch path are for the host; they only carry the fixed-size types.
+
+//go:generate -command types go tool bpf2go -target bpfel -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu"
+//go:generate -command hook go tool bpf2go -target bpfel -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu"
+
+//go:generate types -type tl_addr -type tl_where -type tl_priority -type tl_flow_kind -type tl_exclude_kind layout layout.c
