@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/bpf"
+)
+
+// createMaps creates every map of the layout once; the objects are given them.
+func (l *Loader) createMaps() error {
+	spec, err := bpf.Layout()
+	if err != nil {
+		return fmt.Errorf("reading the maps' layout: %w", err)
+	}
+	for name, s := range spec.Maps {
+		if strings.HasPrefix(name, ".") { // data sections are no maps of ours
+			continue
+		}
+		m, err := ebpf.NewMap(s)
+		switch {
+		case errors.Is(err, unix.EPERM):
+			return fmt.Errorf("the kernel refuses bpf(): %w; see that nothing (container, seccomp, lockdown) forbids it", err)
+		case errors.Is(err, unix.ENOSYS):
+			return fmt.Errorf("this kernel has no bpf(): %w; it needs CONFIG_BPF_SYSCALL", err)
+		case err != nil:
+			return fmt.Errorf("creating map %s: %w", name, err)
+		}
+		l.maps[name] = m
+	}
+	return nil
+}
+
+// loadObject loads one hook's object with the instance's maps. A map that only this object has is shared with those that
+// are loaded later. The collection is closed with the loader; its programs stay where they are attached until then.
+func (l *Loader) loadObject(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Collection, error) {
+	spec, err := read()
+	if err != nil {
+		return nil, err
+	}
+	shared := map[string]*ebpf.Map{}
+	for name := range spec.Maps {
+		if m, ok := l.maps[name]; ok {
+			shared[name] = m
+		}
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	if err != nil {
+		return nil, fmt.Errorf("loading programs: %w", err)
+	}
+	for name := range coll.Maps {
+		if _, ok := shared[name]; !ok && !strings.HasPrefix(name, ".") {
+			l.maps[name] = coll.DetachMap(name)
+		}
+	}
+	l.onClose(func() error { coll.Close(); return nil })
+	return coll, nil
+}
+
+// attachCgroup attaches a program of the collection to the instance's cgroup by a link, beside whatever else is there.
+// Only links will do: an attachment of the older kind would outlive a killed agent.
+func (l *Loader) attachCgroup(coll *ebpf.Collection, program string, at ebpf.AttachType) error {
+	prog := coll.Programs[program]
+	if prog == nil {
+		return fmt.Errorf("the object has no program %s", program)
+	}
+	dir, err := os.Open(l.cgroup)
+	if err != nil {
+		return fmt.Errorf("opening the cgroup: %w", err)
+	}
+	defer dir.Close()
+	lk, err := link.AttachRawLink(link.RawLinkOptions{Target: int(dir.Fd()), Program: prog, Attach: at})
+	if err != nil {
+		return fmt.Errorf("attaching %s to %s: %w", program, l.cgroup, err)
+	}
+	l.onClose(lk.Close)
+	return nil
+}
+
+// whyNot says in one line why something could not be loaded or attached, and what would help.
+func whyNot(err error, minKernel string) (detail, remedy string) {
+	var ve *ebpf.VerifierError
+	switch {
+	case errors.As(err, &ve):
+		detail = strings.SplitN(fmt.Sprintf("the kernel's verifier refuses it: %v", ve), "\n", 2)[0]
+		remedy = "needs Linux " + minKernel + " or later; on such a kernel please report it"
+	case errors.Is(err, unix.EPERM):
+		detail = fmt.Sprintf("not permitted: %v", err)
+		remedy = "a program attached without BPF_F_ALLOW_MULTI on a cgroup above may forbid others: see `bpftool cgroup tree`; nothing of others is detached"
+	default:
+		detail = err.Error()
+		remedy = "needs Linux " + minKernel + " or later with CONFIG_CGROUP_BPF"
+	}
+	return detail, remedy
+}
