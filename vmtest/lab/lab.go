@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab joins two sites by an emulated wide-area link, all on one machine, for tests, the demo and benches.
+//
+// A site is a network namespace and a cgroup. Its only way out is a TUN device, wan0, behind which a Link in this
+// process gives rate, delay, a drop-tail queue and seeded loss, and keeps the ground truth of what was sent twice.
+//
+// Namespaces have no name: they are held by file descriptors of this process, and children die with it, so that
+// even kill -9 of the owner leaves nothing but two empty cgroups, which the next New removes.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Options says what the lab is like. The zero value of each field has a sensible meaning.
+type Options struct {
+	Rate     uint64        // bits per second of IP packets in each direction; 0 is 1 Gbit/s
+	RTT      time.Duration // two-way delay of the empty link; 0 is none
+	Loss     float64       // probability, 0 to 1, that a segment of at most one MTU is lost, in each direction
+	Seed     uint64        // of the losses: equal seeds lose the same segments of the same traffic
+	QueueBDP float64       // the drop-tail queue in rate x RTT; 0 is 1. Never below MinQueue bytes
+	NoIPv6   bool          // IPv4 only
+	DSCP     uint8         // the code point the ground truth looks for, 0 to 63; 0 is 10 (AF11)
+
+	// CgroupParent is where the lab's cgroups are made, a path below the cgroup2 mount; empty is the mount itself.
+	CgroupParent string
+}
+
+func (o Options) withDefaults() Options {
+	if o.Rate == 0 {
+		o.Rate = 1e9
+	}
+	if o.QueueBDP == 0 {
+		o.QueueBDP = 1
+	}
+	if o.DSCP == 0 {
+		o.DSCP = 10
+	}
+	return o
+}
+
+func (o Options) check() error {
+	switch {
+	case o.Loss < 0 || o.Loss > 1:
+		return fmt.Errorf("loss is a probability from 0 to 1, not %g", o.Loss)
+	case o.RTT < 0:
+		return fmt.Errorf("round-trip time %v is negative", o.RTT)
+	case o.QueueBDP < 0:
+		return fmt.Errorf("queue of %g BDP is negative", o.QueueBDP)
+	case o.DSCP > 63:
+		return fmt.Errorf("DSCP %d is above 63", o.DSCP)
+	}
+	return nil
+}
+
+// Lab is two sites and the link between them.
+type Lab struct {
+	A, B *Site
+	Link *Link
+
+	opts   Options
+	cgroup *cgroup // parent of the sites' cgroups
+
+	mu         sync.Mutex // guards what follows
+	closed     bool
+	processes  map[*Process]struct{}
+	namespaces []*Namespace
+	sites      []*Site
+}
+
+// New builds a lab. It needs root, a cgroup2 hierarchy and /dev/net/tun; the error says which is missing.
+func New(o Options) (_ *Lab, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	l := &Lab{opts: o.withDefaults(), processes: map[*Process]struct{}{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	if l.cgroup, err = newLabCgroup(o.CgroupParent); err != nil {
+		return nil, err
+	}
+	if l.A, err = l.newSite("a", 1); err != nil {
+		return nil, fmt.Errorf("site a: %w", err)
+	}
+	if l.B, err = l.newSite("b", 2); err != nil {
+		return nil, fmt.Errorf("site b: %w", err)
+	}
+	l.A.other, l.B.other = l.B, l.A
+	for _, s := range l.sites {
+		if err := s.routeToOther(); err != nil {
+			return nil, fmt.Errorf("site %s: %w", s.Name, err)
+		}
+	}
+	l.Link = newLink(l.A.tun, l.B.tun, l.opts)
+	return l, nil
+}
+
+// Close kills every process started in the lab and everything those started, waits for them, and removes
+// namespaces, devices and cgroups. It may be called more than once.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	running := make([]*Process, 0, len(l.processes))
+	for p := range l.processes {
+		running = append(running, p)
+	}
+	l.mu.Unlock()
+
+	for _, p := range running {
+		_ = p.Kill()
+	}
+	var errs []error
+	if l.cgroup != nil {
+		// A server's workers are not our children, so the cgroup is what finds them.
+		errs = append(errs, l.cgroup.killAll())
+	}
+	for _, p := range running {
+		_ = p.Wait()
+	}
+	if l.Link != nil {
+		l.Link.stop()
+	}
+	for _, s := range l.sites {
+		s.closeDevice()
+	}
+	for _, n := range l.namespaces {
+		n.close()
+	}
+	if l.cgroup != nil {
+		errs = append(errs, l.cgroup.remove())
+	}
+	return errors.Join(errs...)
+}
+
+// prefixes of a site: 10.81.N.0/24 and fd81:N::/64.
+func sitePrefixes(n byte) (v4, v6 netip.Prefix) {
+	a6 := netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x81, 3: n})
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 81, n, 0}), 24), netip.PrefixFrom(a6, 64)
+}
+
+// hostIn gives the address in the prefix whose last 16 bits have host added.
+func hostIn(p netip.Prefix, host uint16) netip.Addr {
+	b := p.Masked().Addr().As16()
+	b[14] += byte(host >> 8)
+	b[15] += byte(host)
+	return netip.AddrFrom16(b).Unmap()
+}
