@@ -85,6 +85,8 @@ type layoutTlFlow struct {
 	Priority        uint8
 	RuleId          uint32
 	Reason          uint32
+	PeerId          uint32
+	PathBits        uint32
 	StartNs         uint64
 	UpdateNs        uint64
 	SrttUs          uint32
@@ -134,6 +136,7 @@ type layoutTlOrig struct {
 type layoutTlOwn struct {
 	_        structs.HostLayout
 	RuleId   uint32
+	PeerId   uint32
 	Priority uint8
 	Leg      uint8
 	Pad      uint16

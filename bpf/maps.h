@@ -159,6 +159,7 @@ struct {
 /* The agent's own sockets, by cookie: entered before connect(), or when a leg is taken into use. */
 struct tl_own {
 	__u32 rule_id;	/* of the flow the leg carries; 0: none yet */
+	__u32 peer_id;	/* of that rule: the leg's traffic counts for the path to this peer */
 	__u8 priority;	/* enum tl_priority, of that rule */
 	__u8 leg;	/* 1: a connection to or from a peer; 0: a dialled destination */
 	__u16 pad;
@@ -211,7 +212,7 @@ struct tl_sock {
 	__u8 splice;	    /* 0: never; 1: redirect while the budget lasts; 2: over, plain TCP for good */
 	__u32 splice_bytes; /* redirected so far */
 	__u32 splice_msgs;
-	__u64 marked;	    /* packets marked so far */
+	__u64 marked;	    /* packets on the wire marked so far */
 };
 
 struct {
@@ -244,6 +245,8 @@ struct tl_flow {
 	__u8 priority;	  /* enum tl_priority */
 	__u32 rule_id;
 	__u32 reason;	  /* enum tl_reason */
+	__u32 peer_id;	  /* legs: whose path the traffic counts for */
+	__u32 path_bits;  /* prefix length of the path, of the 16-byte address; 0: counts for none */
 	__u64 start_ns;	  /* CLOCK_MONOTONIC */
 	__u64 update_ns;
 	__u32 srtt_us;
@@ -257,7 +260,7 @@ struct tl_flow {
 	__u64 bytes_received;
 	__u32 segs_out;
 	__u32 retransmits;	/* segments */
-	__u64 marked;		/* packets */
+	__u64 marked;		/* packets on the wire: a super-packet counts its segments */
 	__s32 congestion_rc;	/* what setting the congestion control returned: 0 or -errno */
 	__s32 window_rc;
 	char congestion[TL_CC_NAME_MAX]; /* what the socket really has */

@@ -6,3 +6,21 @@ import "github.com/cilium/ebpf"
 
 // Layout returns the maps alone, none of them created yet.
 func Layout() (*ebpf.CollectionSpec, error) { return loadLayout() }
+
+// Connect returns the programs that steer: connect, getpeername and getsockname, for both families.
+func Connect() (*ebpf.CollectionSpec, error) { return loadConnect() }
+
+// Sockops returns the program of rules, telemetry, steering and the sockmap fast path; without splice, for kernels that
+// refuse the fast path's maps.
+func Sockops(splice bool) (*ebpf.CollectionSpec, error) {
+	if splice {
+		return loadSockops()
+	}
+	return loadSockopsPlain()
+}
+
+// Mark returns the program that decides which packets are marked.
+func Mark() (*ebpf.CollectionSpec, error) { return loadMark() }
+
+// DSCP returns the program that writes the code point on marked packets.
+func DSCP() (*ebpf.CollectionSpec, error) { return loadDscp() }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+//go:build ignore
+/* The one sockops program: hands each call to what concerns itself with it. */
+#include "rules.h"
+#include "steer.h"
+#include "splice.h"
+#include "telemetry.h"
+
+static __always_inline void tl_rules_sockops(struct bpf_sock_ops *ctx)
+{
+	__u32 zero = 0, op = ctx->op;
+	struct tl_agent *agent;
+
+	agent = bpf_map_lookup_elem(&tl_agent, &zero);
+	if (!agent)
+		return;
+	if (op == BPF_SOCK_OPS_TCP_LISTEN_CB)
+		tl_rules_listen(ctx, agent);
+	else
+		tl_rules_begin(ctx, agent, op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB);
+}
+
+/*
+ * ctx->reply is never written: the kernel takes the 0 it starts with as "no opinion" for every operation that asks for a
+ * reply, and another program on the way to the root may have one.
+ */
+SEC("sockops")
+int tl_sockops(struct bpf_sock_ops *ctx)
+{
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		tl_rules_sockops(ctx);
+		break;
+	case BPF_SOCK_OPS_RTT_CB:
+	case BPF_SOCK_OPS_RETRANS_CB:
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		tl_flow_update(ctx);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		tl_steer_sockops(ctx);
+		tl_splice_sockops(ctx);
+		tl_flow_update(ctx);
+		return 1;
+	}
+	tl_steer_sockops(ctx);
+	tl_splice_sockops(ctx);
+	return 1;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

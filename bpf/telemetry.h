@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is known of each flow of a rule or of the agent, and what flows add up to for a path. */
+#pragma once
+#include "maps.h"
+#include "lookup.h"
+
+#define TL_TCP_CLOSE 7
+#define TL_FLOW_FLAGS (BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG)
+
+/* A moving average with the weight 1/8 for the new sample; the first sample counts whole. */
+#define TL_AVERAGE(old, sample) ((old) ? (old) - (old) / 8 + (sample) / 8 : (sample))
+
+static __always_inline struct tl_path_key tl_path_key(const struct tl_flow *flow)
+{
+	struct tl_path_key key = { .prefix_bits = flow->path_bits, .peer_id = flow->peer_id };
+	union tl_words u;
+
+	__builtin_memcpy(&u, &flow->remote_addr, sizeof(u));
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__s32 keep = (__s32)flow->path_bits - 32 * i;
+
+		if (keep <= 0)
+			u.w[i] = 0;
+		else if (keep < 32)
+			u.w[i] &= bpf_htonl(~0U << (32 - keep));
+	}
+	key.prefix = u.a;
+	return key;
+}
+
+static __always_inline struct tl_path *tl_path_of(const struct tl_flow *flow)
+{
+	struct tl_path_key key = tl_path_key(flow);
+	struct tl_path zero = {};
+	struct tl_path *path;
+
+	path = bpf_map_lookup_elem(&tl_path, &key);
+	if (path)
+		return path;
+	bpf_map_update_elem(&tl_path, &key, &zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&tl_path, &key);
+}
+
+/* A leg's traffic counts for a path once the leg carries a flow of a known peer; a flow counts from its first byte. */
+static __always_inline bool tl_has_path(const struct tl_flow *flow)
+{
+	return flow->path_bits && (flow->kind != TL_FLOW_LEG || flow->peer_id);
+}
+
+/* Adds what happened since the flow's entry was last written: nothing counts twice, however often this is called. */
+static __always_inline void tl_path_add(struct bpf_sock_ops *ctx, const struct tl_flow *flow, __u32 srtt_us,
+					__u64 delivered_Bps)
+{
+	struct tl_path *path = tl_path_of(flow);
+	__u32 rtt_min_us = ctx->rtt_min;
+
+	if (!path)
+		return;
+	__sync_fetch_and_add(&path->bytes_acked, ctx->bytes_acked - flow->bytes_acked);
+	__sync_fetch_and_add(&path->bytes_received, ctx->bytes_received - flow->bytes_received);
+	__sync_fetch_and_add(&path->segs_out, (__u32)(ctx->segs_out - flow->segs_out));
+	__sync_fetch_and_add(&path->retransmits, (__u32)(ctx->total_retrans - flow->retransmits));
+	/* Averages of flows on several processors may lose a sample to each other; that is what averages bear. */
+	if (srtt_us)
+		path->srtt_us = TL_AVERAGE(path->srtt_us, srtt_us);
+	if (delivered_Bps && ctx->op == BPF_SOCK_OPS_RTT_CB)
+		path->delivered_Bps = TL_AVERAGE(path->delivered_Bps, delivered_Bps);
+	if (rtt_min_us && rtt_min_us != ~0U && (!path->rtt_min_us || rtt_min_us < path->rtt_min_us))
+		path->rtt_min_us = rtt_min_us;
+	path->update_ns = bpf_ktime_get_ns();
+}
+
+/* The engine enters a leg's rule when it takes the leg into use, and may change its congestion control at any time. */
+static __always_inline void tl_flow_own(const struct tl_sock *st, __u64 cookie, struct tl_flow *flow)
+{
+	struct tl_own *own;
+
+	if (!st->own)
+		return;
+	own = bpf_map_lookup_elem(&tl_own, &cookie);
+	if (!own || own->rule_id == flow->rule_id)
+		return;
+	flow->rule_id = own->rule_id;
+	flow->priority = own->priority;
+	flow->peer_id = own->peer_id;
+	if (tl_has_path(flow)) {
+		struct tl_path *path = tl_path_of(flow);
+
+		if (path)
+			__sync_fetch_and_add(&path->flows, 1);
+	}
+}
+
+static __always_inline void tl_flow_read(struct bpf_sock_ops *ctx, const struct tl_sock *st, struct tl_flow *flow)
+{
+	__u32 interval_us = ctx->rate_interval_us, rtt_min_us = ctx->rtt_min;
+	__u64 delivered_Bps = 0;
+
+	if (interval_us)
+		delivered_Bps = (__u64)ctx->rate_delivered * ctx->mss_cache * 1000000 / interval_us;
+	if (tl_has_path(flow))
+		tl_path_add(ctx, flow, ctx->srtt_us >> 3, delivered_Bps);
+	flow->update_ns = bpf_ktime_get_ns();
+	flow->state = ctx->state;
+	flow->srtt_us = ctx->srtt_us >> 3;
+	flow->rtt_min_us = rtt_min_us == ~0U ? 0 : rtt_min_us;
+	flow->cwnd_packets = ctx->snd_cwnd;
+	flow->ssthresh_packets = ctx->snd_ssthresh;
+	flow->mss_bytes = ctx->mss_cache;
+	flow->delivered_Bps = delivered_Bps;
+	flow->bytes_acked = ctx->bytes_acked;
+	flow->bytes_received = ctx->bytes_received;
+	flow->segs_out = ctx->segs_out;
+	flow->retransmits = ctx->total_retrans;
+	flow->marked = st->marked;
+	bpf_getsockopt(ctx, 6 /* IPPROTO_TCP */, 13 /* TCP_CONGESTION */, flow->congestion, sizeof(flow->congestion));
+}
+
+/* Enters a flow whose ends and kind are filled in, and asks for the callbacks that keep the entry up to date. */
+static __always_inline void tl_flow_begin(struct bpf_sock_ops *ctx, __u64 cookie, struct tl_sock *st, struct tl_flow *flow)
+{
+	st->marked = 0;
+	flow->rule_id = st->rule_id;
+	flow->priority = st->priority;
+	flow->reason = st->reason;
+	flow->start_ns = bpf_ktime_get_ns();
+	if (tl_has_path(flow)) {
+		struct tl_path *path = tl_path_of(flow);
+
+		if (path)
+			__sync_fetch_and_add(&path->flows, 1);
+	}
+	tl_flow_own(st, cookie, flow);
+	tl_flow_read(ctx, st, flow);
+	/* The flags that other programs asked for stay. */
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | TL_FLOW_FLAGS);
+	bpf_map_update_elem(&tl_flow, &cookie, flow, BPF_ANY);
+}
+
+static __always_inline void tl_flow_end(const struct tl_sock *st, __u64 cookie)
+{
+	bpf_map_delete_elem(&tl_flow, &cookie);
+	if (st->own)
+		bpf_map_delete_elem(&tl_own, &cookie);
+}
+
+/* Called at each callback of an established flow: about once a round trip, at retransmissions and state changes. */
+static __always_inline void tl_flow_update(struct bpf_sock_ops *ctx)
+{
+	bool change = ctx->op == BPF_SOCK_OPS_STATE_CB;
+	__u32 state = change ? ctx->args[1] : 0;
+	struct bpf_sock *sk = ctx->sk;
+	struct tl_flow *flow;
+	struct tl_sock *st;
+	__u64 cookie;
+
+	if (!sk)
+		return;
+	st = bpf_sk_storage_get(&tl_sock, sk, 0, 0);
+	if (!st)
+		return;
+	cookie = bpf_get_socket_cookie(ctx);
+	flow = bpf_map_lookup_elem(&tl_flow, &cookie);
+	if (flow) {
+		tl_flow_own(st, cookie, flow);
+		flow->reason = st->reason;
+		tl_flow_read(ctx, st, flow);
+		if (change)
+			flow->state = state;
+	}
+	if (change && state == TL_TCP_CLOSE) /* also of a connect that failed */
+		tl_flow_end(st, cookie);
+}
