@@ -39,6 +39,7 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr.UseCgroupFD = true
 	cmd.SysProcAttr.CgroupFD = n.cgroupFD
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Setpgid = true // Ctrl-C is for the owner, who closes the lab in order
 
 	n.lab.mu.Lock()
 	defer n.lab.mu.Unlock()
