@@ -31,6 +31,7 @@ func (l *Loader) Apply(rules []policy.Rule, peerAddrs []netip.AddrPort) error {
 		return err
 	}
 	l.table = t
+	l.feature(l.spliceFeature(rules))
 	return nil
 }
 

@@ -27,10 +27,13 @@ type Loader struct {
 	log    *slog.Logger
 	cgroup string               // full path of the cgroup
 	maps   map[string]*ebpf.Map // by name; complete after Load
+	splice spliceState          // settled by Load
 
-	applyMu   sync.Mutex // one Apply at a time; guards the next two
+	applyMu   sync.Mutex // one Apply at a time; guards the next four
 	table     *policy.Table
 	peerAddrs []netip.AddrPort
+	rules     ruleState
+	marks     markState
 
 	mu       sync.Mutex // guards what follows
 	features []Feature
@@ -71,17 +74,21 @@ func (l *Loader) start(ctx context.Context) error {
 	if err := l.initAgent(); err != nil {
 		return err
 	}
+	l.startSplice(ctx) // before the rules, which ask whether there is a fast path
 	if err := l.Apply(l.o.Rules, l.o.PeerAddrs); err != nil {
 		return err
 	}
 	// Each records its own features and degrades alone.
 	for _, attach := range []func(context.Context){
+		l.attachSockops,
+		l.attachMarks,
 		l.attachSteering,
 	} {
 		attach(ctx)
 	}
-	if !slices.ContainsFunc(l.Features(), func(f Feature) bool { return f.On && f.Name != "pins" }) {
-		return fmt.Errorf("no hook could be attached: %s", l.Features()[0].Detail)
+	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool { return f.Name == "pins" || f.Name == "splice" })
+	if !slices.ContainsFunc(hooks, func(f Feature) bool { return f.On }) {
+		return fmt.Errorf("no hook could be attached: %s", hooks[0].Detail)
 	}
 	return nil
 }

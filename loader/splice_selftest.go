@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/trunkline/trunkline/bpf"
+)
+
+// Bounds of the self-test, so that a kernel on which a wake-up is lost holds nobody up.
+const (
+	spliceTestTotal = 1800 * time.Millisecond
+	spliceTestCheck = 500 * time.Millisecond
+)
+
+// SpliceFailure is one check of the self-test that this kernel does not pass.
+type SpliceFailure struct {
+	Check string // the check's name
+	Err   error
+}
+
+// SpliceTestError says which checks this kernel's sockmap does not pass.
+type SpliceTestError struct {
+	Failures []SpliceFailure
+}
+
+// Error names the failed checks, each with what was seen.
+func (e *SpliceTestError) Error() string {
+	s := make([]string, len(e.Failures))
+	for i, f := range e.Failures {
+		s[i] = fmt.Sprintf("%s: %v", f.Check, f.Err)
+	}
+	return strings.Join(s, "; ")
+}
+
+// Unwrap gives the checks' own errors.
+func (e *SpliceTestError) Unwrap() []error {
+	errs := make([]error, len(e.Failures))
+	for i, f := range e.Failures {
+		errs[i] = f.Err
+	}
+	return errs
+}
+
+// Has reports whether the check of that name failed.
+func (e *SpliceTestError) Has(check string) bool {
+	return slices.ContainsFunc(e.Failures, func(f SpliceFailure) bool { return f.Check == check })
+}
+
+// testSplice tries out how sockets behave in a sockmap of this kernel: whether applications that know nothing of it see
+// what they would see on plain TCP. It works on loopback in the caller's network namespace, with the verdict that
+// serves later but with maps of its own, and leaves nothing. Versions would tell nothing: the faults were introduced
+// and mended in stable releases.
+func testSplice(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, spliceTestTotal)
+	defer cancel()
+	b, err := newSpliceBench()
+	if err != nil {
+		return &SpliceTestError{[]SpliceFailure{{"setup", err}}}
+	}
+	defer b.close()
+	var failures []SpliceFailure
+	for _, c := range spliceChecks {
+		if err := b.check(ctx, c); err != nil {
+			failures = append(failures, SpliceFailure{c.name, err})
+		}
+	}
+	if failures != nil {
+		return &SpliceTestError{failures}
+	}
+	return nil
+}
+
+// spliceBench is a throw-away fast path: the verdict, its maps, and a listener in the engine's place.
+type spliceBench struct {
+	coll      *ebpf.Collection
+	detach    func() error
+	listeners []net.Listener // one for each family that loopback has
+}
+
+// splicePair is one connection with both ends in the maps.
+type splicePair struct {
+	b        *spliceBench
+	app, eng *net.TCPConn
+	key      bpf.SpliceKey
+}
+
+func newSpliceBench() (*spliceBench, error) {
+	spec, err := bpf.Splice()
+	if err != nil {
+		return nil, err
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, fmt.Errorf("loading the verdict: %w", err)
+	}
+	b := &spliceBench{coll: coll}
+	b.detach, err = attachVerdict(coll.Programs["tl_verdict"], coll.Maps["tl_apps"])
+	if err != nil {
+		coll.Close()
+		return nil, err
+	}
+	if err := b.listen(); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// listen opens a plain TCP listener (Go's default is MPTCP, which no sockmap takes) on every loopback address there is.
+func (b *spliceBench) listen() error {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	var errs []error
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
+		ln, err := lc.Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		b.listeners = append(b.listeners, ln)
+	}
+	if b.listeners == nil {
+		return fmt.Errorf("listening on loopback: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+func (b *spliceBench) close() {
+	for _, ln := range b.listeners {
+		_ = ln.Close()
+	}
+	_ = b.detach()
+	b.coll.Close()
+}
+
+// check runs one check on a fresh connection of each family.
+func (b *spliceBench) check(ctx context.Context, c spliceCheck) error {
+	for _, ln := range b.listeners {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("not run: %w", err)
+		}
+		p, err := b.pair(ln, spliceDeadline(ctx))
+		if err == nil {
+			err = c.run(p)
+			p.close()
+		}
+		if err != nil {
+			return fmt.Errorf("%w (on %s)", err, ln.Addr().(*net.TCPAddr).IP)
+		}
+	}
+	return nil
+}
+
+func spliceDeadline(ctx context.Context) time.Time {
+	t := time.Now().Add(spliceTestCheck)
+	if end, ok := ctx.Deadline(); ok && end.Before(t) {
+		return end
+	}
+	return t
+}
+
+// pair connects to the listener and enters both ends as sockops would: the target before the end that redirects to it.
+func (b *spliceBench) pair(ln net.Listener, deadline time.Time) (*splicePair, error) {
+	d := net.Dialer{Deadline: deadline}
+	d.SetMultipathTCP(false)
+	app, err := d.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	p := &splicePair{b: b, app: app.(*net.TCPConn)}
+	if err := p.accept(ln, deadline); err != nil {
+		p.close()
+		return nil, err
+	}
+	_ = p.app.SetDeadline(deadline)
+	_ = p.eng.SetDeadline(deadline)
+	p.key = bpf.SpliceKeyFrom(addrPort(p.app.LocalAddr()), addrPort(ln.Addr()).Port())
+	if err := p.enter(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// accept takes our own connection and sends strangers away: any process may connect to a loopback port.
+func (p *splicePair) accept(ln net.Listener, deadline time.Time) error {
+	if err := ln.(*net.TCPListener).SetDeadline(deadline); err != nil {
+		return err
+	}
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		if addrPort(c.RemoteAddr()) == addrPort(p.app.LocalAddr()) {
+			p.eng = c.(*net.TCPConn)
+			return nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (p *splicePair) enter() error {
+	m := p.b.coll.Maps
+	err := withFD(p.app, func(fd int) error {
+		return m["tl_sock"].Update(int32(fd), bpf.Sock{Splice: bpf.SpliceOn}, ebpf.UpdateNoExist)
+	})
+	if err != nil {
+		return fmt.Errorf("giving the socket its state: %w", err)
+	}
+	for _, end := range []struct {
+		name string
+		conn *net.TCPConn
+	}{{"tl_engs", p.eng}, {"tl_apps", p.app}} {
+		err := withFD(end.conn, func(fd int) error {
+			return m[end.name].Update(p.key, uint64(fd), ebpf.UpdateNoExist)
+		})
+		if err != nil {
+			return fmt.Errorf("entering a socket into %s: %w", end.name, err)
+		}
+	}
+	return nil
+}
+
+// state reads what the verdict has written down for the application's end.
+func (p *splicePair) state() (s bpf.Sock, err error) {
+	err = withFD(p.app, func(fd int) error { return p.b.coll.Maps["tl_sock"].Lookup(int32(fd), &s) })
+	return s, err
+}
+
+// close ends both connections with a reset, so that no port stays in TIME_WAIT.
+func (p *splicePair) close() {
+	for _, c := range []*net.TCPConn{p.app, p.eng} {
+		if c != nil {
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		}
+	}
+}
+
+// withFD lends a connection's descriptor. Nothing in f may block.
+func withFD(c *net.TCPConn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}
+
+// addrPort returns a TCP address with IPv4 as IPv4.
+func addrPort(a net.Addr) netip.AddrPort {
+	ap := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
