@@ -31,6 +31,7 @@ func (l *Loader) Apply(rules []policy.Rule, peerAddrs []netip.AddrPort) error {
 		return err
 	}
 	l.table = t
+	l.inForce.Store(t)
 	l.feature(l.spliceFeature(rules))
 	return nil
 }
@@ -54,4 +55,13 @@ func (l *Loader) applyPeerAddrs(addrs []netip.AddrPort) error {
 	}
 	l.peerAddrs = slices.Clone(addrs)
 	return nil
+}
+
+// keepPeerAddrs enters peers' listeners again: their map drops its oldest entries when it is full.
+func (l *Loader) keepPeerAddrs() {
+	l.applyMu.Lock()
+	defer l.applyMu.Unlock()
+	if err := l.applyPeerAddrs(l.peerAddrs); err != nil {
+		l.log.Warn("keeping peers' addresses", "err", err)
+	}
 }

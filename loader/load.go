@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -34,6 +35,11 @@ type Loader struct {
 	peerAddrs []netip.AddrPort
 	rules     ruleState
 	marks     markState
+
+	inForce atomic.Pointer[policy.Table] // table, for those that cannot wait for an Apply
+
+	destMu sync.Mutex                   // guards dests
+	dests  map[netip.Prefix]destination // what tl_dest holds
 
 	mu       sync.Mutex // guards what follows
 	features []Feature
@@ -59,7 +65,7 @@ func Load(ctx context.Context, o Options) (*Loader, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raising the limit of locked memory: %w", err)
 	}
-	l := &Loader{o: o, log: o.Log, cgroup: cgroup, maps: map[string]*ebpf.Map{}}
+	l := &Loader{o: o, log: o.Log, cgroup: cgroup, maps: map[string]*ebpf.Map{}, dests: map[netip.Prefix]destination{}}
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -75,6 +81,9 @@ func (l *Loader) start(ctx context.Context) error {
 		return err
 	}
 	l.startSplice(ctx) // before the rules, which ask whether there is a fast path
+	if err := l.syncDestinations(); err != nil {
+		return err
+	}
 	if err := l.Apply(l.o.Rules, l.o.PeerAddrs); err != nil {
 		return err
 	}
@@ -86,6 +95,7 @@ func (l *Loader) start(ctx context.Context) error {
 	} {
 		attach(ctx)
 	}
+	l.pinMaps()
 	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool { return f.Name == "pins" || f.Name == "splice" })
 	if !slices.ContainsFunc(hooks, func(f Feature) bool { return f.On }) {
 		return fmt.Errorf("no hook could be attached: %s", hooks[0].Detail)

@@ -2,6 +2,74 @@
 
 package loader
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 
-func (l *Loader) attachSteering(context.Context) {}
+	"github.com/cilium/ebpf"
+
+	"github.com/trunkline/trunkline/bpf"
+)
+
+// steeringKernel is the first kernel with everything that the connect hooks ask of it.
+const steeringKernel = "6.1"
+
+// A family's hooks in the order of attachment: none may be steered before the other two can disguise it.
+type steeringHooks struct {
+	feature string
+	suffix  string
+	what    string
+	attach  []ebpf.AttachType // getpeername, getsockname, connect
+}
+
+// attachSteering attaches the connect hooks. They go with the process, so that a killed agent refuses nobody.
+func (l *Loader) attachSteering(context.Context) {
+	for _, h := range []steeringHooks{
+		{"steering-ipv4", "4", "connections of IPv4 sockets", []ebpf.AttachType{
+			ebpf.AttachCgroupInet4GetPeername, ebpf.AttachCgroupInet4GetSockname, ebpf.AttachCGroupInet4Connect}},
+		{"steering-ipv6", "6", "connections of IPv6 sockets, to IPv6 and to IPv4", []ebpf.AttachType{
+			ebpf.AttachCgroupInet6GetPeername, ebpf.AttachCgroupInet6GetSockname, ebpf.AttachCGroupInet6Connect}},
+	} {
+		l.attachFamily(h)
+	}
+}
+
+func (l *Loader) attachFamily(h steeringHooks) {
+	// Without sockops the engine could not tell where a connection wanted to go, and would reset each.
+	if !l.has("rules") {
+		l.feature(Feature{Name: h.feature, Detail: "it needs the feature rules, which is off", Remedy: "see there"})
+		return
+	}
+	coll, err := l.loadObject(func() (*ebpf.CollectionSpec, error) {
+		spec, err := bpf.Connect()
+		if err != nil {
+			return nil, err
+		}
+		for name := range spec.Programs {
+			if !strings.HasSuffix(name, h.suffix) {
+				delete(spec.Programs, name)
+			}
+		}
+		return spec, nil
+	})
+	for i, program := range []string{"tl_getpeername", "tl_getsockname", "tl_connect"} {
+		if err != nil {
+			break
+		}
+		err = l.attachCgroup(coll, program+h.suffix, h.attach[i])
+	}
+	if err != nil {
+		detail, remedy := whyNot(err, steeringKernel)
+		l.log.Warn("no steering", "feature", h.feature, "why", detail, "remedy", remedy)
+		l.feature(Feature{Name: h.feature, Detail: detail, Remedy: remedy})
+		return
+	}
+	l.feature(Feature{Name: h.feature, On: true, Detail: fmt.Sprintf("%s below %s", h.what, l.cgroup)})
+}
+
+// has says whether a feature is on.
+func (l *Loader) has(name string) bool {
+	return slices.ContainsFunc(l.Features(), func(f Feature) bool { return f.Name == name && f.On })
+}
