@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dedup is trunkline's native codec: it turns a flow's bytes into blocks that refer to what the peer already holds.
+//
+// A leg (connection) has one Encoder and one Decoder at each end; blocks of one direction are numbered from 0 and arrive
+// reliably and in order. The payload of a block is
+//
+//	flags       1 byte, see below
+//	number      uvarint: the block's number; only with flagRestart
+//	generation  8 bytes little endian, position uvarint; only with flagPlace
+//	gap         uvarint: bytes from the end of the leg's last recorded block to this one; only with flagGap
+//	length      uvarint: raw bytes
+//	operations  literal length, then, unless the block is full, reference length and reference; and so on until it is full
+//	literals    all literal bytes of the block, raw or as the next part of the leg's zstd stream
+//	check       8 bytes, or 4 if the block is shorter than 512 bytes and no restart
+//
+// A reference is a zigzag varint: the distance from the end of the leg's last reference, or, at first and after flagPlace,
+// from the block's own position. Without flagOps the block is all literals, or, if it has none, a single reference. The
+// check is xxhash64 of the raw bytes, mixed with the block's number and place, so that a block that is put in the wrong
+// place is found out too.
+//
+// A decoder that cannot make a block asks for it. It drops all that follows until the block comes again as a restart:
+// raw, with nothing referred to. The encoder sends all later blocks again in this way, and then goes on as usual; the zstd
+// stream begins anew.
+package dedup

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dedup
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	// MaxBlock is the most raw bytes in one block.
+	MaxBlock = 1 << 20
+	// MaxPayload is the most bytes that the payload of one block takes.
+	MaxPayload = MaxBlock + 1024
+
+	shortBlock = 512 // bytes; below it the check has 32 bits
+	minMatch   = 32  // bytes that are worth a reference
+	window     = 1 << 20
+)
+
+// Flags of a block.
+const (
+	flagRecorded = 1 << iota // the block is part of the history and has a position
+	flagPlace                // generation and position follow
+	flagGap                  // a gap follows; else the position is the end of the leg's last recorded block
+	flagRaw                  // the literals are raw
+	flagZstd                 // the literals are compressed
+	flagOps                  // operations follow
+	flagRestart              // the answer to an ask
+	flagsKnown   = 1<<iota - 1
+)
+
+var errFormat = errors.New("malformed block")
+
+// place says where a block belongs: what its check is mixed with.
+type place struct {
+	number     uint64 // of the block on its leg
+	recorded   bool
+	generation uint64
+	pos        uint64
+}
+
+// check computes the check value of a block.
+func (p place) check(data []byte) uint64 {
+	h := xxhash.Sum64(data) ^ bits.RotateLeft64((p.number+1)*0x9e3779b97f4a7c15, 32)
+	if p.recorded {
+		h ^= (p.generation*0xbf58476d1ce4e5b9 + p.pos) * 0x94d049bb133111eb
+	}
+	return h
+}
+
+// checkSize returns the bytes that the check of a block takes.
+func checkSize(raw int, restart bool) int {
+	if raw < shortBlock && !restart {
+		return 4
+	}
+	return 8
+}
+
+func appendCheck(dst []byte, check uint64, size int) []byte {
+	if size == 4 {
+		return binary.LittleEndian.AppendUint32(dst, uint32(check^check>>32))
+	}
+	return binary.LittleEndian.AppendUint64(dst, check)
+}
+
+func checkFits(b []byte, check uint64) bool {
+	if len(b) == 4 {
+		return binary.LittleEndian.Uint32(b) == uint32(check^check>>32)
+	}
+	return binary.LittleEndian.Uint64(b) == check
+}
+
+// An op is a run of literals followed by a reference; n is 0 in a last one that has only literals.
+type op struct {
+	lit, n int
+	pos    uint64
+}
+
+// A reader takes fields from the front of a payload; after a field that is not there, bad is set.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v := r.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+func (r *reader) uint64() uint64 {
+	if len(r.b) < 8 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
+
+// size reads a number of bytes of which there can be at most most.
+func (r *reader) size(most int) int {
+	v := r.uvarint()
+	if v > uint64(most) {
+		r.bad = true
+		return 0
+	}
+	return int(v)
+}
+
+func appendVarint(dst []byte, v int64) []byte {
+	return binary.AppendUvarint(dst, uint64(v)<<1^uint64(v>>63))
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dedup
+
+import "github.com/trunkline/trunkline/proxy/history"
+
+// batch is how many bytes are scanned before their anchors are looked up together, so that cache misses overlap.
+const batch = 16 << 10
+
+// A matcher finds what of a block the peer already holds.
+type matcher struct {
+	leg *history.Leg
+	log *history.Sender
+
+	// Of the leg, from block to block.
+	next uint64           // where the last match would go on; 0: nowhere
+	tail [gearWindow]byte // the last bytes before the block
+	gen  uint64           // the generation of next
+
+	// Of the block.
+	src      []byte
+	at       history.Place
+	ops      []op
+	lit      int // where the current run of literals begins
+	matched  int // bytes in references
+	ext      [2]uint64
+	samples  []history.Sample     // anchors that were looked up, by offset
+	cands    []history.Candidates // scratch
+	inserted []history.Sample     // scratch
+}
+
+// run fills m.ops for a block that is recorded at p.
+func (m *matcher) run(src []byte, p history.Place) {
+	m.src, m.at, m.lit, m.matched = src, p, 0, 0
+	m.ops, m.samples, m.ext = m.ops[:0], m.samples[:0], [2]uint64{}
+	if m.gen != p.Generation {
+		m.gen, m.next = p.Generation, 0
+	}
+	i := m.resume(0)
+	for i < len(src) {
+		i = m.search(i, min(i+batch, len(src)))
+	}
+	if n := len(src) - m.lit; n > 0 {
+		m.ops = append(m.ops, op{lit: n})
+		m.pass(n)
+	}
+	m.enter()
+	m.keepTail()
+}
+
+// resume tries to go on from at where the last match ended, and returns the offset behind what matches.
+func (m *matcher) resume(at int) int {
+	if m.next == 0 {
+		return at
+	}
+	n := m.forward(at, m.next)
+	// At a block's end a short piece is worth it: the next block goes on from there.
+	if n < minMatch && at+n < len(m.src) || n == 0 {
+		return at
+	}
+	m.add(at, n, m.next)
+	return at + n
+}
+
+// pass guesses that n bytes which did not match replace as many: the match may go on behind them.
+func (m *matcher) pass(n int) {
+	if m.next != 0 {
+		m.next += uint64(n)
+	}
+}
+
+// search scans src[from:to] and takes the first match that one of its anchors leads to. It returns where to go on.
+func (m *matcher) search(from, to int) int {
+	h := m.warm(from)
+	first := len(m.samples)
+	_, m.samples = scan(h, m.src, from, to, m.samples)
+	found := m.samples[first:]
+	m.cands = m.log.Lookup(found, m.at.Low, m.cands[:0])
+	end := from
+	for k, s := range found {
+		if s.At <= end {
+			continue
+		}
+		if e := m.try(s.At, &m.cands[k]); e > 0 {
+			end = e
+			if n := m.resume(e); n > e {
+				end = n
+			}
+		}
+	}
+	return max(to, end)
+}
+
+// try verifies an anchor's candidates and adds the longest match. It returns the offset behind the match, 0 if there is none.
+func (m *matcher) try(at int, c *history.Candidates) int {
+	var from, n int
+	var pos uint64
+	for _, q := range c {
+		if q == 0 {
+			break
+		}
+		back := m.backward(at, q)
+		fore := m.forward(at, q)
+		if back+fore > n {
+			from, n, pos = at-back, back+fore, q-uint64(back)
+		}
+	}
+	if n < minMatch {
+		return 0
+	}
+	m.add(from, n, pos)
+	return from + n
+}
+
+// add appends a reference, or lengthens the last one if it goes on there.
+func (m *matcher) add(from, n int, pos uint64) {
+	m.matched += n
+	m.next = pos + uint64(n)
+	if k := len(m.ops) - 1; k >= 0 && from == m.lit && m.ops[k].pos+uint64(m.ops[k].n) == pos {
+		m.ops[k].n += n
+	} else {
+		m.ops = append(m.ops, op{lit: from - m.lit, n: n, pos: pos})
+	}
+	m.lit = from + n
+}
+
+// extent looks up what may be referred to around pos; the last answer is kept, as what is allowed stays so for the block.
+func (m *matcher) extent(pos uint64) (lo, hi uint64, ok bool) {
+	if pos >= m.ext[0] && pos < m.ext[1] {
+		return m.ext[0], m.ext[1], true
+	}
+	lo, hi, ok = m.leg.Extent(pos)
+	lo = max(lo, m.at.Low)
+	if !ok || pos < lo || pos >= hi {
+		return 0, 0, false
+	}
+	m.ext = [2]uint64{lo, hi}
+	return lo, hi, true
+}
+
+// forward counts the bytes that src from at on has in common with the log from pos on.
+func (m *matcher) forward(at int, pos uint64) (n int) {
+	for at+n < len(m.src) {
+		q := pos + uint64(n)
+		_, hi, ok := m.extent(q)
+		if !ok {
+			break
+		}
+		most := int(min(hi-q, uint64(len(m.src)-at-n)))
+		c := m.log.Forward(q, m.src[at+n:at+n+most])
+		n += c
+		if c < most {
+			break
+		}
+	}
+	return n
+}
+
+// backward counts the bytes before at, down to the last match, that are the same as before pos.
+func (m *matcher) backward(at int, pos uint64) int {
+	lo, _, ok := m.extent(pos - 1)
+	if !ok {
+		return 0
+	}
+	most := int(min(pos-lo, uint64(at-m.lit)))
+	return m.log.Backward(pos, m.src[at-most:at])
+}
+
+// enter puts the block's anchors into the index: those of literals, and those of matches whose source is so old that it will
+// soon be overwritten. The anchors of other matches lead to the same bytes already.
+func (m *matcher) enter() {
+	ins, from, k := m.inserted[:0], 0, 0
+	for _, o := range m.ops {
+		from += o.lit
+		for ; k < len(m.samples) && m.samples[k].At <= from; k++ {
+			ins = append(ins, m.samples[k])
+		}
+		if o.n == 0 {
+			break
+		}
+		end := from + o.n
+		if o.pos < m.at.Stale {
+			_, ins = scan(m.warm(from), m.src, from, end, ins)
+		}
+		for k < len(m.samples) && m.samples[k].At <= end {
+			k++
+		}
+		from = end
+	}
+	if len(ins) > 0 {
+		m.log.Insert(ins, m.at.Pos)
+	}
+	m.inserted = ins
+}
+
+// warm returns the rolling hash of what precedes offset at.
+func (m *matcher) warm(at int) uint64 {
+	if at >= gearWindow {
+		return warm(0, m.src[:at])
+	}
+	return warm(warm(0, m.tail[at:]), m.src[:at])
+}
+
+func (m *matcher) keepTail() {
+	n := copy(m.tail[:], m.tail[min(len(m.src), gearWindow):])
+	copy(m.tail[n:], m.src[max(0, len(m.src)-gearWindow):])
+}
+
+// skip passes a block that is not recorded.
+func (m *matcher) skip(src []byte) {
+	m.src, m.matched = src, 0
+	m.pass(len(src))
+	m.keepTail()
+}

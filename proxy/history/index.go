@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import "math/bits"
+
+const (
+	ways     = 4  // entries in a bucket, half a cache line
+	posBits  = 36 // of a position; the rest follows from the head, as the ring is smaller than 1 << 36
+	tagBits  = 64 - posBits
+	posMask  = 1<<posBits - 1
+	sampling = 128 // bytes per anchor on average: the encoder's choice, for which the index is sized
+)
+
+// A Sample is an anchor: the content hash of the bytes that end at offset At (bytes) of a block.
+type Sample struct {
+	Hash uint64
+	At   int
+}
+
+// Candidates are positions (0: none) where the bytes may be the same as those before an anchor.
+type Candidates [ways]uint64
+
+// An index finds positions by the hash of the bytes there. An entry is 28 bits of hash and 36 bits of position; buckets are
+// chosen by the low bits of the 28, so that the table can double as the log fills: an idle group costs 32 KiB. A position
+// that is no longer valid is recognised by the caller; a wrong one costs a comparison.
+type index struct {
+	entries []uint64 // buckets of ways; 0 is empty
+	mask    uint64   // buckets - 1
+	used    int      // entries taken
+	most    int      // buckets at most
+}
+
+func newIndex(ring uint64) index {
+	// Twice the expected anchors, since anchors do not spread evenly over the buckets.
+	n := 1 << bits.Len64(max(ring/sampling/ways, 1024)-1)
+	first := min(n, 1024)
+	return index{entries: make([]uint64, first*ways), mask: uint64(first - 1), most: n}
+}
+
+// tag mixes a rolling hash, whose low bits know only the last bytes.
+func tag(hash uint64) uint64 { return hash * 0x9e3779b97f4a7c15 >> posBits }
+
+func (x *index) bucket(t uint64) []uint64 {
+	i := t & x.mask * ways
+	return x.entries[i : i+ways : i+ways]
+}
+
+// lookup returns the positions of a hash that lie in [low, head).
+func (x *index) lookup(hash, low, head uint64) (c Candidates) {
+	t, n := tag(hash), 0
+	for _, e := range x.bucket(t) {
+		if e>>posBits != t || e == 0 {
+			continue
+		}
+		if p := position(e, head); p >= low && p < head {
+			c[n] = p
+			n++
+		}
+	}
+	return c
+}
+
+// position completes the low bits of a position to the highest one that is not above head.
+func position(e, head uint64) uint64 { return head - (head-e)&posMask }
+
+// insert enters a position. Of one content it keeps two places at most: the newest may not be referable yet, and copies of
+// one content must not drive out all others. Else the oldest entry goes.
+func (x *index) insert(hash, pos, head uint64) {
+	t := tag(hash)
+	b := x.bucket(t)
+	oldest, twin, twins := 0, 0, 0
+	age := func(i int) uint64 { return (head - b[i]) & posMask }
+	for i, e := range b {
+		if e == 0 {
+			oldest = i
+			if twins < 2 {
+				x.used++
+				break
+			}
+		} else if e>>posBits == t {
+			if twins++; twins == 1 || age(i) > age(twin) {
+				twin = i
+			}
+		}
+		if age(i) > age(oldest) {
+			oldest = i
+		}
+	}
+	if twins >= 2 {
+		oldest = twin
+	}
+	b[oldest] = t<<posBits | pos&posMask
+	if x.used > len(x.entries)*3/4 && int(x.mask)+1 < x.most {
+		x.double()
+	}
+}
+
+// double splits every bucket in two by one more bit of the hash.
+func (x *index) double() {
+	old := x.entries
+	n := len(old) / ways
+	x.entries = make([]uint64, 2*len(old))
+	x.mask = uint64(2*n - 1)
+	for i := 0; i < len(old); i += ways {
+		lo, hi := i, i+n*ways
+		for _, e := range old[i : i+ways] {
+			if e>>posBits&uint64(n) == 0 {
+				x.entries[lo] = e
+				lo++
+			} else {
+				x.entries[hi] = e
+				hi++
+			}
+		}
+	}
+}
+
+func (x *index) bytes() int64 { return int64(len(x.entries)) * 8 }
