@@ -97,6 +97,7 @@ func (l *Loader) followOnce(ctx context.Context) error {
 		if err := l.syncDestinations(); err != nil {
 			return err
 		}
+		l.refreshMarks()
 		pause = max(followPause, followBusy*time.Since(start))
 		select {
 		case <-ctx.Done():

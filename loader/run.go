@@ -35,6 +35,7 @@ func (l *Loader) sweepUntil(ctx context.Context) {
 		case <-t.C:
 			l.sweep()
 			l.keepPeerAddrs()
+			l.refreshRules()
 		}
 	}
 }

@@ -88,8 +88,8 @@ func check(r Rule) error {
 		return fmt.Errorf("%s: congestion %q: longer than %d characters", r.where(), r.Congestion, maxCongestion)
 	case r.PacingBps > MaxPacingBps:
 		return fmt.Errorf("%s: a pacing rate above %d bytes per second cannot be set; leave it out", r.where(), uint64(MaxPacingBps))
-	case r.WindowBytes > 1<<30 || r.SndbufBytes > 1<<30:
-		return fmt.Errorf("%s: a window above 1 GiB cannot be advertised", r.where())
+	case r.WindowBytes >= 1<<30 || r.SndbufBytes >= 1<<30:
+		return fmt.Errorf("%s: a window of 1 GiB or more cannot be had", r.where())
 	}
 	for _, p := range r.Ports {
 		if p == 0 {
