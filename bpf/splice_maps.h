@@ -4,6 +4,7 @@
  * create them, and everything else must load there all the same.
  */
 #pragma once
+#include <bpf/bpf_core_read.h>
 #include "maps.h"
 
 /* Both ends of a steered connection go by the same key: the application's end as the engine sees it. */
@@ -100,7 +101,7 @@ static __always_inline int tl_splice_fit(struct bpf_sock *sk)
 	if (!tp || tp->bytes_sent || tp->write_seq != tp->snd_nxt || tp->inet_conn.icsk_ulp_ops)
 		return 0;
 	flags = ((struct sock___splice *)tp)->__sk_common.skc_flags;
-	return !(flags & (1UL << __builtin_preserve_enum_value(*(enum sock_flags___splice *)SOCK_ZEROCOPY___splice, 0)));
+	return !(flags & (1UL << bpf_core_enum_value(enum sock_flags___splice, SOCK_ZEROCOPY___splice)));
 }
 
 static __always_inline struct tl_splice_count *tl_splice_counts(void)

@@ -141,11 +141,15 @@ func (l *Loader) SpliceDone(client netip.AddrPort) {
 // SpliceCounts returns what the fast path has done since Load: connections and messages, and bytes where the name says
 // so. All is zero where there is no fast path.
 func (l *Loader) SpliceCounts() (bpf.SpliceCount, error) {
-	var sum bpf.SpliceCount
 	m := l.maps["tl_spliced"]
 	if m == nil {
-		return sum, nil
+		return bpf.SpliceCount{}, nil
 	}
+	return spliceCounts(m)
+}
+
+// spliceCounts adds up what each CPU has counted.
+func spliceCounts(m *ebpf.Map) (sum bpf.SpliceCount, err error) {
 	var perCPU []bpf.SpliceCount
 	if err := m.Lookup(uint32(0), &perCPU); err != nil {
 		return sum, fmt.Errorf("reading the fast path's counters: %w", err)

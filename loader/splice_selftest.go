@@ -170,8 +170,21 @@ func spliceDeadline(ctx context.Context) time.Time {
 	return t
 }
 
-// pair connects to the listener and enters both ends as sockops would: the target before the end that redirects to it.
+// pair connects to the listener and enters both ends.
 func (b *spliceBench) pair(ln net.Listener, deadline time.Time) (*splicePair, error) {
+	p, err := b.connect(ln, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.enter(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// connect makes a plain connection, over by the deadline.
+func (b *spliceBench) connect(ln net.Listener, deadline time.Time) (*splicePair, error) {
 	d := net.Dialer{Deadline: deadline}
 	d.SetMultipathTCP(false)
 	app, err := d.Dial("tcp", ln.Addr().String())
@@ -186,10 +199,6 @@ func (b *spliceBench) pair(ln net.Listener, deadline time.Time) (*splicePair, er
 	_ = p.app.SetDeadline(deadline)
 	_ = p.eng.SetDeadline(deadline)
 	p.key = bpf.SpliceKeyFrom(addrPort(p.app.LocalAddr()), addrPort(ln.Addr()).Port())
-	if err := p.enter(); err != nil {
-		p.close()
-		return nil, err
-	}
 	return p, nil
 }
 
@@ -211,24 +220,32 @@ func (p *splicePair) accept(ln net.Listener, deadline time.Time) error {
 	}
 }
 
+// enter puts both ends into their maps: the target before the end that redirects to it.
 func (p *splicePair) enter() error {
-	m := p.b.coll.Maps
+	if err := p.give(bpf.SpliceOn); err != nil {
+		return err
+	}
+	if err := p.put("tl_engs", p.eng); err != nil {
+		return err
+	}
+	return p.put("tl_apps", p.app)
+}
+
+// give writes the application's end's state as sockops would.
+func (p *splicePair) give(splice uint8) error {
 	err := withFD(p.app, func(fd int) error {
-		return m["tl_sock"].Update(int32(fd), bpf.Sock{Splice: bpf.SpliceOn}, ebpf.UpdateNoExist)
+		return p.b.coll.Maps["tl_sock"].Update(int32(fd), bpf.Sock{Splice: splice}, ebpf.UpdateAny)
 	})
 	if err != nil {
 		return fmt.Errorf("giving the socket its state: %w", err)
 	}
-	for _, end := range []struct {
-		name string
-		conn *net.TCPConn
-	}{{"tl_engs", p.eng}, {"tl_apps", p.app}} {
-		err := withFD(end.conn, func(fd int) error {
-			return m[end.name].Update(p.key, uint64(fd), ebpf.UpdateNoExist)
-		})
-		if err != nil {
-			return fmt.Errorf("entering a socket into %s: %w", end.name, err)
-		}
+	return nil
+}
+
+func (p *splicePair) put(name string, c *net.TCPConn) error {
+	err := withFD(c, func(fd int) error { return p.b.coll.Maps[name].Update(p.key, uint64(fd), ebpf.UpdateNoExist) })
+	if err != nil {
+		return fmt.Errorf("entering a socket into %s: %w", name, err)
 	}
 	return nil
 }
