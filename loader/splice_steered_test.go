@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/loader/internal/testenv"
+	"github.com/trunkline/trunkline/loader/ledger"
+	"github.com/trunkline/trunkline/loader/policy"
+)
+
+// steeredWorld is a loader with an engine's listeners, in a network whose far side is beyond a router.
+type steeredWorld struct {
+	*Loader
+	ln4, ln6 *net.TCPListener
+}
+
+func newSteeredWorld(t *testing.T, mode policy.SpliceMode) *steeredWorld {
+	t.Helper()
+	book, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
+	must(t, err)
+	t.Cleanup(func() { book.Close() })
+	l, err := Load(t.Context(), Options{Cgroup: testenv.Cgroup(), Ledger: book, Rules: spliceRules(mode)})
+	must(t, err)
+	w := &steeredWorld{Loader: l}
+	ctx, cancel := context.WithCancel(context.Background())
+	running := make(chan error, 1)
+	go func() { running <- l.Run(ctx, func() bool { return true }) }()
+	t.Cleanup(func() {
+		cancel()
+		<-running
+		must(t, l.Close())
+	})
+	w.ln4, w.ln6 = engineListener(t, "127.0.0.1:0"), engineListener(t, "[::1]:0")
+	must(t, l.SetEngine(Engine{Port4: addrPort(w.ln4.Addr()).Port(), Port6: addrPort(w.ln6.Addr()).Port()}))
+	l.SetPeer(1, true)
+	return w
+}
+
+func spliceRules(mode policy.SpliceMode) []policy.Rule {
+	return []policy.Rule{
+		{ID: 1, Name: "four", Remote: netip.MustParsePrefix("10.2.0.0/16"), PeerID: 1, Splice: mode},
+		{ID: 2, Name: "six", Remote: netip.MustParsePrefix("fd02::/16"), PeerID: 1, Splice: mode},
+	}
+}
+
+func engineListener(t *testing.T, addr string) *net.TCPListener {
+	t.Helper()
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	ln, err := lc.Listen(t.Context(), "tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { ln.Close() })
+	return ln.(*net.TCPListener)
+}
+
+// take accepts the connection that was just made and checks that it was steered.
+func (w *steeredWorld) take(t *testing.T, ln *net.TCPListener, app *net.TCPConn) *splicePair {
+	t.Helper()
+	_ = ln.SetDeadline(time.Now().Add(5 * time.Second))
+	eng, err := ln.AcceptTCP()
+	must(t, err)
+	p := &splicePair{app: app, eng: eng}
+	t.Cleanup(p.close)
+	for _, c := range []*net.TCPConn{p.app, p.eng} {
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	}
+	if _, ok := w.TakeOriginal(addrPort(eng.RemoteAddr())); !ok {
+		t.Fatal("the connection came without an original destination")
+	}
+	return p
+}
+
+func (w *steeredWorld) dial(t *testing.T, to string) *splicePair {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", to, 5*time.Second)
+	must(t, err)
+	ln := w.ln4
+	if strings.HasPrefix(to, "[") {
+		ln = w.ln6
+	}
+	return w.take(t, ln, c.(*net.TCPConn))
+}
+
+func (w *steeredWorld) counts(t *testing.T) bpf.SpliceCount {
+	t.Helper()
+	n, err := w.SpliceCounts()
+	must(t, err)
+	return n
+}
+
+const (
+	steered4 = testenv.Far4 + ":7"
+	steered6 = "[" + testenv.Far6 + "]:7"
+)
+
+// TestSpliceSteered: steered connections take the fast path by the sockops program, whatever the application's socket.
+func TestSpliceSteered(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	testenv.NewWorld(t)
+	w := newSteeredWorld(t, policy.SpliceForce)
+	if f := w.spliceFeature(w.o.Rules); !f.On {
+		t.Skip("no fast path on this kernel: ", f.Detail)
+	}
+	connect := map[string]func(t *testing.T) *splicePair{
+		"IPv4": func(t *testing.T) *splicePair { return w.dial(t, steered4) },
+		"IPv6": func(t *testing.T) *splicePair { return w.dial(t, steered6) },
+		"IPv4 of an IPv6 socket": func(t *testing.T) *splicePair {
+			fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+			must(t, err)
+			to := &unix.SockaddrInet6{Port: 7}
+			to.Addr = netip.MustParseAddr("::ffff:" + testenv.Far4).As16()
+			must(t, unix.Connect(fd, to))
+			return w.take(t, w.ln4, connFromFD(t, fd))
+		},
+		"bound to an address": func(t *testing.T) *splicePair {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(testenv.NearLink4)}, Timeout: 5 * time.Second}
+			c, err := d.Dial("tcp", steered4)
+			must(t, err)
+			return w.take(t, w.ln4, c.(*net.TCPConn))
+		},
+	}
+	for name, dial := range connect {
+		t.Run(name, func(t *testing.T) {
+			before := w.counts(t)
+			p := dial(t)
+			must(t, exchange(p.app, p.eng, []byte("request")))
+			must(t, exchange(p.eng, p.app, []byte("answer")))
+			after := w.counts(t)
+			if after.Entered-before.Entered != 1 || after.Redirected-before.Redirected != 1 || after.Absent != before.Absent {
+				t.Errorf("before %+v, after %+v", before, after)
+			}
+			w.SpliceDone(addrPort(p.eng.RemoteAddr()))
+			must(t, checkFionread(p))
+			must(t, exchange(p.app, p.eng, []byte("by plain TCP")))
+			if n := w.counts(t); n.Redirected != after.Redirected {
+				t.Errorf("redirected after SpliceDone: %+v", n)
+			}
+			w.SpliceDone(addrPort(p.eng.RemoteAddr())) // once more does no harm
+		})
+	}
+	t.Run("bytes", w.testBytes)
+	t.Run("nothing is left", w.testNothingLeft)
+}
+
+// testBytes: many steered connections at once, some released on the way.
+func (w *steeredWorld) testBytes(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 40)
+	for i := range 300 {
+		slots <- struct{}{}
+		p := w.dial(t, []string{steered4, steered6}[i%2])
+		wg.Go(func() {
+			defer func() { <-slots }()
+			defer p.close()
+			release := func() error { w.SpliceDone(addrPort(p.eng.RemoteAddr())); return nil }
+			if i%3 != 0 {
+				release = nil
+			}
+			if err := spliceTransfer(p, seed+uint64(i), release); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%+v", w.counts(t))
+}
+
+// testNothingLeft: closed connections are in no map.
+func (w *steeredWorld) testNothingLeft(t *testing.T) {
+	for _, name := range []string{"tl_apps", "tl_engs", "tl_due"} {
+		var left int
+		for range 100 {
+			left = 0
+			var key, next bpf.SpliceKey
+			for err := w.maps[name].NextKey(nil, &next); err == nil; err = w.maps[name].NextKey(key, &next) {
+				left++
+				key = next
+			}
+			if left == 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if left > 0 {
+			t.Errorf("%d entries are left in %s", left, name)
+		}
+	}
+}
+
+// TestSpliceFastOpen: data that goes with connect() is in TCP's queue before the socket is in the map. Redirected bytes
+// would overtake it.
+func TestSpliceFastOpen(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	testenv.NewWorld(t)
+	w := newSteeredWorld(t, policy.SpliceForce)
+	// Without a cookie the data waits for the handshake inside sendto; with 4 the SYN carries it unasked; with 0x400 every
+	// listener takes it.
+	for _, sysctl := range []string{"1", "5", "1031"} {
+		t.Run("tcp_fastopen="+sysctl, func(t *testing.T) {
+			must(t, os.WriteFile("/proc/sys/net/ipv4/tcp_fastopen", []byte(sysctl), 0))
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+			must(t, err)
+			to := &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(testenv.Far4).As4()}
+			must(t, unix.Sendto(fd, []byte("first "), unix.MSG_FASTOPEN, to))
+			before := w.counts(t)
+			p := w.take(t, w.ln4, connFromFD(t, fd))
+			write(t, p.app, "second ")
+			write(t, p.app, "third")
+			must(t, p.app.CloseWrite())
+			got, err := io.ReadAll(p.eng)
+			if err != nil || string(got) != "first second third" {
+				t.Errorf("%q came (%v)", got, err)
+			}
+			if n := w.counts(t); n.Redirected != before.Redirected {
+				t.Errorf("redirected all the same: %+v", n)
+			}
+		})
+	}
+}
+
+// TestSpliceModes: the rule's word and the self-test decide together, and the feature says what came of it.
+func TestSpliceModes(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	testenv.NewWorld(t)
+	w := newSteeredWorld(t, policy.SpliceAuto)
+	if !w.splice.ready {
+		t.Skip("no fast path on this kernel: ", w.splice.detail)
+	}
+	healthy := error(nil)
+	faulty := &SpliceTestError{[]SpliceFailure{{"fionread", errors.New("1000 bytes are waiting, the kernel says 0")}}}
+	tests := []struct {
+		mode     policy.SpliceMode
+		selfTest error
+		entered  uint64
+		feature  Feature
+	}{
+		{policy.SpliceAuto, healthy, 1, Feature{On: true, Detail: "sockmap passed the self-test"}},
+		{policy.SpliceForce, healthy, 1, Feature{On: true, Detail: "sockmap passed the self-test"}},
+		{policy.SpliceOff, healthy, 0, Feature{On: true, Detail: "sockmap passed the self-test"}},
+		{policy.SpliceAuto, faulty, 0, Feature{Detail: "self-test-failed: fionread: "}},
+		{policy.SpliceForce, faulty, 1, Feature{On: true, Detail: "forced for 2 rule(s), off for others; self-test-failed: fionread: "}},
+		{policy.SpliceOff, faulty, 0, Feature{Detail: "self-test-failed: fionread: "}},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%v, self-test %v", tt.mode, tt.selfTest == nil), func(t *testing.T) {
+			w.splice.selfTest = tt.selfTest
+			must(t, w.Apply(spliceRules(tt.mode), nil))
+			before := w.counts(t)
+			p := w.dial(t, steered4)
+			must(t, exchange(p.app, p.eng, []byte("request")))
+			if n := w.counts(t).Entered - before.Entered; n != tt.entered {
+				t.Errorf("%d connections entered, want %d", n, tt.entered)
+			}
+			for _, f := range w.Features() {
+				if f.Name == "splice" && (f.On != tt.feature.On || !strings.HasPrefix(f.Detail, tt.feature.Detail)) {
+					t.Errorf("feature %+v, want %+v", f, tt.feature)
+				}
+			}
+		})
+	}
+}
