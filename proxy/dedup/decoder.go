@@ -132,6 +132,7 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 		r.bad = r.bad || d.end > history.MaxPos || !d.placed
 	}
 	d.parseOps(&r, flags, &b)
+	b.place.refers = b.refs > 0
 	size := checkSize(b.n, b.restart)
 	if r.bad || b.n == 0 || len(r.b) < size {
 		return b, fmt.Errorf("header of block %d: %w", d.next, errFormat)
@@ -140,7 +141,7 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 	lits := b.n - b.refs
 	form := flags & (flagRaw | flagZstd)
 	switch {
-	case b.refs > 0 && !b.place.recorded,
+	case b.refs > 0 && !d.placed,
 		lits == 0 && (form != 0 || len(b.lits) != 0),
 		lits > 0 && form != flagRaw && form != flagZstd,
 		form == flagRaw && len(b.lits) != lits:
@@ -150,10 +151,6 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 }
 
 func (d *Decoder) parsePlace(r *reader, flags byte, p *place) {
-	if flags&flagRecorded == 0 {
-		r.bad = r.bad || flags&(flagPlace|flagGap) != 0
-		return
-	}
 	if flags&flagPlace != 0 {
 		d.gen, d.end = r.uint64(), r.uvarint()
 		d.ref, d.placed = d.end, true
@@ -167,7 +164,7 @@ func (d *Decoder) parsePlace(r *reader, flags byte, p *place) {
 		d.end += gap
 	}
 	p.generation, p.pos = d.gen, d.end
-	r.bad = r.bad || p.pos > history.MaxPos
+	r.bad = r.bad || p.pos > history.MaxPos || flags&flagGap != 0 && !p.recorded
 }
 
 // parseOps reads the operations into d.ops.

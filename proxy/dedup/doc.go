@@ -7,15 +7,16 @@
 //
 //	flags       1 byte, see below
 //	number      uvarint: the block's number; only with flagRestart
-//	generation  8 bytes little endian, position uvarint; only with flagPlace
-//	gap         uvarint: bytes from the end of the leg's last recorded block to this one; only with flagGap
+//	generation  8 bytes little endian; only with flagPlace
+//	position    uvarint: the block's, or if it is not recorded, where the log ends; only with flagPlace
+//	gap         uvarint: bytes from the end of the leg's last recorded block, or from position; only with flagGap
 //	length      uvarint: raw bytes
 //	operations  literal length, then, unless the block is full, reference length and reference; and so on until it is full
 //	literals    all literal bytes of the block, raw or as the next part of the leg's zstd stream
 //	check       8 bytes, or 4 if the block is shorter than 512 bytes and no restart
 //
-// A reference is a zigzag varint: the distance from the end of the leg's last reference, or, at first and after flagPlace,
-// from the block's own position. Without flagOps the block is all literals, or, if it has none, a single reference. The
+// A reference is a zigzag varint: the distance from the end of the leg's last reference, or, with flagPlace, from
+// that position. Without flagOps the block is all literals, or, if it has none, a single reference. The
 // check is xxhash64 of the raw bytes, mixed with the block's number and place, so that a block that is put in the wrong
 // place is found out too.
 //

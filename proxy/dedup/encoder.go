@@ -62,6 +62,7 @@ type sent struct {
 	n       int
 	pos     uint64 // 0: not recorded
 	data    []byte // its bytes if not recorded; nil if nobody will ask for them
+	pinned  bool
 	askable bool
 }
 
@@ -83,73 +84,93 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 		e.encrypted.Store(true)
 	}
 	number := e.next()
-	p, recorded := history.Place{}, false
+	b := outgoing{src: src}
 	if e.leg != nil && !e.encrypted.Load() {
-		p, recorded = e.leg.Record(src)
-	}
-	ops := []op(nil)
-	if recorded {
-		e.match.run(src, p)
-		ops = e.match.ops
+		e.refer(&b)
 	} else {
 		e.match.skip(src)
 	}
 	start := len(dst)
-	dst, zipped := e.payload(dst, src, ops, p, recorded)
-	pl := place{number: number, recorded: recorded, generation: p.Generation, pos: p.Pos}
-	dst = appendCheck(dst, pl.check(src), checkSize(len(src), false))
-	if recorded {
-		e.leg.Sent()
+	dst = e.payload(dst, &b)
+	b.place.number = number
+	dst = appendCheck(dst, b.place.check(src), checkSize(len(src), false))
+	if b.pinned {
+		e.leg.Done()
 	}
-	e.keep(src, p.Pos, recorded, zipped)
-	refs := 0
-	if recorded {
-		refs = e.match.matched
-	}
+	e.keep(&b)
 	e.raw.Add(uint64(len(src)))
 	e.wire.Add(uint64(len(dst) - start))
-	e.refs.Add(uint64(refs))
-	e.literals.Add(uint64(len(src) - refs))
+	e.refs.Add(uint64(b.refs))
+	e.literals.Add(uint64(len(src) - b.refs))
 	return dst
 }
 
-// payload appends all of a block but its check. zipped tells that the block's literals went through the zstd stream.
-func (e *Encoder) payload(dst, src []byte, ops []op, p history.Place, recorded bool) (_ []byte, zipped bool) {
+// outgoing is a block that is being encoded.
+type outgoing struct {
+	src    []byte
+	place  place
+	pinned bool
+	ops    []op // nil: all literals
+	refs   int  // bytes in references
+	zipped bool // literals went through the zstd stream
+}
+
+// refer finds what of a block the peer holds, and records the block unless nothing is gained by that: a block that only
+// repeats what is in the log in large pieces, and will be there for long, would push out other data.
+func (e *Encoder) refer(b *outgoing) {
+	at := e.leg.Begin()
+	b.pinned = true
+	e.match.run(b.src, at)
+	b.ops, b.refs = e.match.ops, e.match.matched
+	b.place.generation, b.place.pos = at.Generation, at.Head
+	b.place.refers = b.refs > 0
+	if b.refs == len(b.src) && !e.match.stale && len(b.ops) <= 1+len(b.src)>>16 {
+		return
+	}
+	if pos, ok := e.leg.Record(b.src); ok {
+		b.place.recorded, b.place.pos = true, pos
+		e.match.enter(pos)
+	}
+}
+
+// payload appends all of a block but its check.
+func (e *Encoder) payload(dst []byte, b *outgoing) []byte {
 	start := len(dst)
 	flags := byte(0)
 	dst = append(dst, 0)
-	if recorded {
-		flags |= flagRecorded
-		switch {
-		case !e.placed || e.gen != p.Generation:
-			flags |= flagPlace
-			dst = appendPlace(dst, p.Generation, p.Pos)
-			e.placed, e.gen, e.ref = true, p.Generation, p.Pos
-		case p.Pos != e.end:
-			flags |= flagGap
-			dst = binary.AppendUvarint(dst, p.Pos-e.end)
-		}
-		e.end = p.Pos + uint64(len(src))
+	p := &b.place
+	if (p.recorded || p.refers) && (!e.placed || e.gen != p.generation) {
+		flags |= flagPlace
+		dst = appendPlace(dst, p.generation, p.pos)
+		e.placed, e.gen, e.end, e.ref = true, p.generation, p.pos, p.pos
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(src)))
-	lits := src
+	if p.recorded {
+		flags |= flagRecorded
+		if p.pos != e.end {
+			flags |= flagGap
+			dst = binary.AppendUvarint(dst, p.pos-e.end)
+		}
+		e.end = p.pos + uint64(len(b.src))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(b.src)))
+	lits := b.src
 	switch {
-	case len(ops) == 1 && ops[0].lit == 0:
+	case len(b.ops) == 1 && b.refs == len(b.src):
 		lits = nil
-		dst = e.appendRef(dst, ops[0])
-	case len(ops) > 1 || len(ops) == 1 && ops[0].n > 0:
+		dst = e.appendRef(dst, b.ops[0])
+	case b.refs > 0:
 		flags |= flagOps
-		dst, lits = e.appendOps(dst, src, ops)
+		dst, lits = e.appendOps(dst, b)
 	}
 	if len(lits) > 0 {
-		if dst, zipped = e.appendLiterals(dst, lits); zipped {
+		if dst, b.zipped = e.appendLiterals(dst, lits); b.zipped {
 			flags |= flagZstd
 		} else {
 			flags |= flagRaw
 		}
 	}
 	dst[start] = flags
-	return dst, zipped
+	return dst
 }
 
 func appendPlace(dst []byte, generation, pos uint64) []byte {
@@ -163,12 +184,12 @@ func (e *Encoder) appendRef(dst []byte, o op) []byte {
 }
 
 // appendOps appends the operations and gathers the literals.
-func (e *Encoder) appendOps(dst, src []byte, ops []op) (_, lits []byte) {
+func (e *Encoder) appendOps(dst []byte, b *outgoing) (_, lits []byte) {
 	lits = e.lits[:0]
 	at := 0
-	for _, o := range ops {
+	for _, o := range b.ops {
 		dst = binary.AppendUvarint(dst, uint64(o.lit))
-		lits = append(lits, src[at:at+o.lit]...)
+		lits = append(lits, b.src[at:at+o.lit]...)
 		at += o.lit + o.n
 		if o.n > 0 {
 			dst = binary.AppendUvarint(dst, uint64(o.n))
@@ -191,19 +212,21 @@ func (e *Encoder) appendLiterals(dst, lits []byte) (_ []byte, zipped bool) {
 }
 
 // keep notes a block as sent, with its bytes if they may be asked for and are not in the log.
-func (e *Encoder) keep(src []byte, pos uint64, recorded, zipped bool) {
+func (e *Encoder) keep(o *outgoing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b := sent{n: len(src), pos: pos, askable: recorded || zipped}
+	b := sent{n: len(o.src), pinned: o.pinned, askable: o.zipped || o.place.refers || o.place.recorded}
 	if b.askable {
 		e.askable++
 	}
-	// A raw block without history cannot go wrong, but it has to be sent again when one before it is asked for.
-	if !recorded && e.askable > 0 {
+	if o.place.recorded {
+		b.pos = o.place.pos
+	} else if e.askable > 0 {
+		// A raw block without history cannot go wrong, but it has to be sent again when one before it is asked for.
 		if k := len(e.spare) - 1; k >= 0 {
 			b.data, e.spare = e.spare[k], e.spare[:k]
 		}
-		b.data = append(b.data[:0], src...)
+		b.data = append(b.data[:0], o.src...)
 	}
 	e.blocks = append(e.blocks, b)
 	e.unacked += b.n
@@ -221,8 +244,11 @@ func (e *Encoder) Ack(decoded uint64) {
 	defer e.mu.Unlock()
 	for e.done < len(e.blocks) && e.first < decoded {
 		b := &e.blocks[e.done]
-		if b.pos != 0 {
+		switch {
+		case b.pos != 0:
 			e.leg.Acknowledge(b.pos, b.n)
+		case b.pinned:
+			e.leg.Acknowledge(0, 0)
 		}
 		if b.askable {
 			e.askable--

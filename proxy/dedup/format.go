@@ -38,16 +38,20 @@ var errFormat = errors.New("malformed block")
 // place says where a block belongs: what its check is mixed with.
 type place struct {
 	number     uint64 // of the block on its leg
-	recorded   bool
-	generation uint64
+	recorded   bool   // it is part of the history, at pos
+	refers     bool   // it refers to the history
+	generation uint64 // of the history
 	pos        uint64
 }
 
 // check computes the check value of a block.
 func (p place) check(data []byte) uint64 {
 	h := xxhash.Sum64(data) ^ bits.RotateLeft64((p.number+1)*0x9e3779b97f4a7c15, 32)
+	if p.recorded || p.refers {
+		h ^= bits.RotateLeft64(p.generation*0xbf58476d1ce4e5b9, 17)
+	}
 	if p.recorded {
-		h ^= (p.generation*0xbf58476d1ce4e5b9 + p.pos) * 0x94d049bb133111eb
+		h ^= (p.pos + 1) * 0x94d049bb133111eb
 	}
 	return h
 }

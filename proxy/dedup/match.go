@@ -21,17 +21,18 @@ type matcher struct {
 	src      []byte
 	at       history.Place
 	ops      []op
-	lit      int // where the current run of literals begins
-	matched  int // bytes in references
+	lit      int  // where the current run of literals begins
+	matched  int  // bytes in references
+	stale    bool // some reference is to what will be overwritten before long
 	ext      [2]uint64
 	samples  []history.Sample     // anchors that were looked up, by offset
 	cands    []history.Candidates // scratch
 	inserted []history.Sample     // scratch
 }
 
-// run fills m.ops for a block that is recorded at p.
+// run fills m.ops for a block that may refer to what p says.
 func (m *matcher) run(src []byte, p history.Place) {
-	m.src, m.at, m.lit, m.matched = src, p, 0, 0
+	m.src, m.at, m.lit, m.matched, m.stale = src, p, 0, 0, false
 	m.ops, m.samples, m.ext = m.ops[:0], m.samples[:0], [2]uint64{}
 	if m.gen != p.Generation {
 		m.gen, m.next = p.Generation, 0
@@ -44,7 +45,6 @@ func (m *matcher) run(src []byte, p history.Place) {
 		m.ops = append(m.ops, op{lit: n})
 		m.pass(n)
 	}
-	m.enter()
 	m.keepTail()
 }
 
@@ -116,6 +116,7 @@ func (m *matcher) try(at int, c *history.Candidates) int {
 func (m *matcher) add(from, n int, pos uint64) {
 	m.matched += n
 	m.next = pos + uint64(n)
+	m.stale = m.stale || pos < m.at.Stale
 	if k := len(m.ops) - 1; k >= 0 && from == m.lit && m.ops[k].pos+uint64(m.ops[k].n) == pos {
 		m.ops[k].n += n
 	} else {
@@ -166,9 +167,9 @@ func (m *matcher) backward(at int, pos uint64) int {
 	return m.log.Backward(pos, m.src[at-most:at])
 }
 
-// enter puts the block's anchors into the index: those of literals, and those of matches whose source is so old that it will
+// enter puts the anchors of the block, which was recorded at pos, into the index: those of literals, and those of matches whose source is so old that it will
 // soon be overwritten. The anchors of other matches lead to the same bytes already.
-func (m *matcher) enter() {
+func (m *matcher) enter(pos uint64) {
 	ins, from, k := m.inserted[:0], 0, 0
 	for _, o := range m.ops {
 		from += o.lit
@@ -188,7 +189,7 @@ func (m *matcher) enter() {
 		from = end
 	}
 	if len(ins) > 0 {
-		m.log.Insert(ins, m.at.Pos)
+		m.log.Insert(ins, pos)
 	}
 	m.inserted = ins
 }

@@ -7,62 +7,88 @@ import (
 	"time"
 )
 
-// A Leg is one connection's share in a Sender's log: the blocks it has sent that are not yet acknowledged. Record, Sent,
-// Extent and the comparisons belong to the goroutine that encodes; the rest may be called from any.
+// A Leg is one connection's share in a Sender's log: the blocks it has sent that are not yet acknowledged. Begin, Record,
+// Done, Extent and the comparisons belong to the goroutine that encodes; the rest may be called from any.
 type Leg struct {
 	s *Sender
 	// All below is guarded by s.mu.
-	pending spans     // ranges recorded and not yet acknowledged, one block at least
-	ready   uint64    // the part of pending below it has been sent, and so may be referred to by this leg
+	pins    fifo      // of each unacknowledged block, where the head was when it was begun
+	pending spans     // ranges recorded and not yet acknowledged
+	begun   uint64    // the generation of the block that is being encoded
 	at      int       // place in s.open, -1: none
 	moved   time.Time // when low() last changed
 	busy    bool      // a block is being encoded: the ring is being read without the lock
 	closed  bool
 
 	expelled []expelled // bytes of unacknowledged blocks that are no longer in the log
-	void     uint64     // blocks of this leg below it were expelled
+	void     uint64     // ranges of this leg below it were expelled
+	skip     int        // unacknowledged blocks that were expelled: the oldest ones
 }
 
-// A Place is where a block is recorded.
+// expelled is a range of bytes that was taken out of the log.
+type expelled struct {
+	pos  uint64
+	data []byte
+}
+
+func (e expelled) end() uint64 { return e.pos + uint64(len(e.data)) }
+
+// A Place is what a block may refer to.
 type Place struct {
 	Generation uint64
-	Pos        uint64
-	Low        uint64 // references of the block must not go below
-	Stale      uint64 // what lies below is about to be overwritten: its anchors are worth entering anew
+	Head       uint64 // position behind the newest byte
+	Low        uint64 // references must not go below
+	Stale      uint64 // what lies below is going to be overwritten before long: if it is sent again, it is worth recording again
 }
 
-func (l *Leg) low() uint64 { return l.pending.live()[0].lo }
+func (l *Leg) low() uint64 { return l.pins.front() }
 
-// Record copies a block into the log. It returns false when the block has to go unrecorded, because too much is in flight.
-// Every Record that returned true is followed by Sent.
-func (l *Leg) Record(data []byte) (Place, bool) {
-	s, n := l.s, uint64(len(data))
+// Begin pins the log for a block, until the block is acknowledged: what the place allows to refer to stays there, at both
+// ends. Every Begin is followed by Done.
+func (l *Leg) Begin() Place {
+	s := l.s
 	s.mu.Lock()
-	if !s.room(n) || l.closed {
-		s.mu.Unlock()
-		return Place{}, false
-	}
-	p := Place{Generation: s.generation, Pos: s.head, Low: s.base}
+	defer s.mu.Unlock()
+	p := Place{Generation: s.generation, Head: s.head, Low: s.base}
 	if s.head > s.bound {
 		p.Low = max(p.Low, s.head-s.bound)
 	}
 	if s.head > s.bound/4 {
 		p.Stale = s.head - s.bound/4
 	}
-	s.ring.grow(s.head, len(data))
-	s.head += n
-	l.busy = true
-	l.ready = p.Pos
-	first := l.pending.empty()
-	l.pending.add(p.Pos, s.head)
-	if first {
+	l.busy, l.begun = true, s.generation
+	l.pins.push(s.head)
+	if l.at < 0 {
 		l.moved = time.Now()
 		heap.Push(&s.open, l)
 	}
+	return p
+}
+
+// Record copies the block last begun into the log. It returns false when the block has to go unrecorded, because too much is
+// in flight or its generation has just been retired.
+func (l *Leg) Record(data []byte) (pos uint64, ok bool) {
+	s, n := l.s, uint64(len(data))
+	s.mu.Lock()
+	if l.begun != s.generation || !s.room(n) {
+		s.mu.Unlock()
+		return 0, false
+	}
+	pos = s.head
+	s.ring.grow(pos, len(data))
+	s.head += n
+	l.pending.add(pos, s.head)
 	s.mu.Unlock()
 	// The range is this leg's alone, and what it overwrites is below all that anybody may read.
-	s.ring.write(p.Pos, data)
-	return p, true
+	s.ring.write(pos, data)
+	return pos, true
+}
+
+// Done tells that the block last begun is encoded: the ring is read no more for it.
+func (l *Leg) Done() {
+	l.s.mu.Lock()
+	l.busy = false
+	l.s.mu.Unlock()
 }
 
 // room tells whether n more bytes may be recorded, and expels stalled legs that stand in the way.
@@ -72,7 +98,7 @@ func (s *Sender) room(n uint64) bool {
 		if s.head+n-l.low() <= s.margin {
 			return true
 		}
-		if l.busy || time.Since(l.moved) < stallAfter {
+		if l.busy || time.Since(l.moved) < s.stall {
 			return false
 		}
 		l.expel()
@@ -89,23 +115,12 @@ func (l *Leg) expel() {
 		l.void = r.hi
 	}
 	l.pending.clear()
+	l.skip += l.pins.len()
+	l.pins.clear()
 	heap.Remove(&l.s.open, l.at)
 }
 
-type expelled struct {
-	pos  uint64
-	data []byte
-}
-
-// Sent tells that the block last recorded is encoded: the ring is read no more for it, and once the payload is on the way
-// later blocks of this leg may refer to it.
-func (l *Leg) Sent() {
-	l.s.mu.Lock()
-	l.busy = false
-	l.s.mu.Unlock()
-}
-
-// Extent returns the range around pos that the block last recorded may refer to: the peer has acknowledged it, or this leg
+// Extent returns the range around pos that the block last begun may refer to: the peer has acknowledged it, or this leg
 // has sent it before. ok is false if there is none.
 func (l *Leg) Extent(pos uint64) (lo, hi uint64, ok bool) {
 	s := l.s
@@ -115,14 +130,13 @@ func (l *Leg) Extent(pos uint64) (lo, hi uint64, ok bool) {
 		return 0, 0, false
 	}
 	r, ok := s.acked.find(pos)
-	if !ok && pos < l.ready {
+	if !ok {
 		r, ok = l.pending.find(pos)
-		r.hi = min(r.hi, l.ready)
 	}
 	return max(r.lo, s.base), r.hi, ok
 }
 
-// Acknowledge tells that the peer holds the leg's oldest recorded block, [pos, pos+n).
+// Acknowledge tells that the peer holds the leg's oldest block. If that was recorded, n is its length and pos its place.
 func (l *Leg) Acknowledge(pos uint64, n int) {
 	s, end := l.s, pos+uint64(n)
 	s.mu.Lock()
@@ -130,14 +144,22 @@ func (l *Leg) Acknowledge(pos uint64, n int) {
 	if l.closed {
 		return
 	}
-	if pos < l.void {
+	if l.skip > 0 {
+		l.skip--
 		for len(l.expelled) > 0 && l.expelled[0].end() <= end {
 			l.expelled = l.expelled[1:]
 		}
 		return
 	}
-	l.release(end)
-	if pos >= s.base {
+	l.pins.pop()
+	l.pending.trim(end)
+	l.moved = time.Now()
+	if l.pins.len() == 0 {
+		heap.Remove(&s.open, l.at)
+	} else {
+		heap.Fix(&s.open, l.at)
+	}
+	if n > 0 && pos >= s.base {
 		s.acked.add(pos, end)
 		if s.head > s.bound {
 			s.acked.trim(s.head - s.bound)
@@ -145,30 +167,14 @@ func (l *Leg) Acknowledge(pos uint64, n int) {
 	}
 }
 
-func (e expelled) end() uint64 { return e.pos + uint64(len(e.data)) }
-
-// release takes what lies below pos out of pending.
-func (l *Leg) release(pos uint64) {
-	l.pending.trim(pos)
-	l.moved = time.Now()
-	if l.at < 0 {
-		return
-	}
-	if l.pending.empty() {
-		heap.Remove(&l.s.open, l.at)
-	} else {
-		heap.Fix(&l.s.open, l.at)
-	}
-}
-
-// Current tells whether pos belongs to the current generation and is still part of the log.
+// Current returns the generation, and tells whether pos belongs to it and is still part of the log.
 func (l *Leg) Current(pos uint64) (generation uint64, ok bool) {
 	l.s.mu.RLock()
 	defer l.s.mu.RUnlock()
 	return l.s.generation, pos >= l.s.base && pos >= l.void
 }
 
-// Read copies the bytes of an unacknowledged block of this leg.
+// Read copies the bytes of an unacknowledged recorded block of this leg.
 func (l *Leg) Read(pos uint64, dst []byte) {
 	l.s.mu.RLock()
 	defer l.s.mu.RUnlock()
@@ -191,6 +197,22 @@ func (l *Leg) Close() {
 	if !l.closed && l.at >= 0 {
 		heap.Remove(&l.s.open, l.at)
 	}
-	l.pending.clear()
+	l.pending, l.pins = spans{}, fifo{}
 	l.expelled, l.closed = nil, true
+}
+
+// A fifo is a queue of positions.
+type fifo struct {
+	all []uint64
+	off int
+}
+
+func (f *fifo) len() int        { return len(f.all) - f.off }
+func (f *fifo) front() uint64   { return f.all[f.off] }
+func (f *fifo) push(pos uint64) { f.all = append(f.all, pos) }
+func (f *fifo) clear()          { f.all, f.off = f.all[:0], 0 }
+func (f *fifo) pop() {
+	if f.off++; f.off*2 >= len(f.all) {
+		f.all, f.off = f.all[:copy(f.all, f.all[f.off:])], 0
+	}
 }

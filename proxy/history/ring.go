@@ -11,17 +11,19 @@ import (
 const MaxPos = 1 << 62
 
 const (
-	minMargin = 2 << 20  // two of the largest blocks, so that even a small log records them
-	maxMargin = 64 << 20 // bytes in flight beyond which blocks go unrecorded
-	minBound  = 64 << 10
-	maxBound  = 32 << 30 // the index keeps 36 bits of a position
+	// The margin is how many bytes may be in flight before blocks go unrecorded.
+	minMargin  = 2 << 20  // two of the largest blocks, so that even a small log records them
+	fairMargin = 32 << 20 // for logs at least as large
+	maxMargin  = 64 << 20
+	minBound   = 64 << 10
+	maxBound   = 32 << 30 // the index keeps 36 bits of a position
 )
 
 // sizes clamps a bound (bytes that references may reach back) and gives the size of the segments of the ring, and of the
 // whole ring, which is bound + margin. Both ends compute the same from the same bound.
 func sizes(bound int64) (b, segment, ring uint64) {
 	b = uint64(min(max(bound, minBound), maxBound))
-	margin := min(max(b/4, minMargin), maxMargin)
+	margin := min(max(b/4, min(b, fairMargin), minMargin), maxMargin)
 	segment = 64 << 10
 	if b+margin >= 16<<20 {
 		segment = 1 << 20

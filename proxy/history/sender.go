@@ -94,6 +94,7 @@ type Sender struct {
 	generation uint64
 	base       uint64 // the generation's first position
 	head       uint64
+	stall      time.Duration
 	acked      spans // what the peer is known to hold
 	open       legHeap
 	index      index
@@ -101,7 +102,7 @@ type Sender struct {
 
 func newSender(bound int64) *Sender {
 	b, segment, size := sizes(bound)
-	s := &Sender{ring: newRing(segment, size), own: b, bound: b, margin: size - b, index: newIndex(size),
+	s := &Sender{ring: newRing(segment, size), own: b, bound: b, margin: size - b, index: newIndex(size), stall: stallAfter,
 		generation: uint64(time.Now().UnixNano())}
 	// Holes come from aborted legs only; forgetting the oldest range costs a repetition, not correctness.
 	s.acked.max = spansFor(size)
@@ -176,7 +177,7 @@ func (s *Sender) Insert(samples []Sample, pos uint64) {
 }
 
 // Forward counts how many bytes from pos on equal data's; Backward how many before pos equal data's last. The caller has
-// recorded a block that is not yet acknowledged, and pos and the length lie within what Extent allowed.
+// begun a block that is not yet acknowledged, and pos and the length lie within its Place and what Extent allowed.
 func (s *Sender) Forward(pos uint64, data []byte) int { return s.ring.forward(pos, data) }
 
 // Backward is described with Forward.
