@@ -140,7 +140,8 @@ static __always_inline __u32 tl_decide(struct bpf_sock_addr *ctx, struct bpf_soc
 	struct tl_agent *agent = bpf_map_lookup_elem(&tl_agent, &zero);
 	struct tl_addr bound;
 
-	if (ctx->protocol == TL_IPPROTO_MPTCP)
+	/* The hook is shown the first subflow, whose protocol is TCP, or on other kernels the MPTCP socket itself. */
+	if (ctx->protocol == TL_IPPROTO_MPTCP || bpf_skc_to_mptcp_sock(sk))
 		return TL_MPTCP;
 	if (bpf_map_lookup_elem(&tl_own, &cookie))
 		return TL_OWN_SOCKET;

@@ -92,6 +92,9 @@ func whyNot(err error, minKernel string) (detail, remedy string) {
 	case errors.As(err, &ve):
 		detail = strings.SplitN(fmt.Sprintf("the kernel's verifier refuses it: %v", ve), "\n", 2)[0]
 		remedy = "needs Linux " + minKernel + " or later; on such a kernel please report it"
+	case noBTF():
+		detail = fmt.Sprintf("the kernel carries no BTF: %v", err)
+		remedy = "needs a kernel built with CONFIG_DEBUG_INFO_BTF (/sys/kernel/btf/vmlinux)"
 	case errors.Is(err, unix.EPERM):
 		detail = fmt.Sprintf("not permitted: %v", err)
 		remedy = "a program attached without BPF_F_ALLOW_MULTI on a cgroup above may forbid others: see `bpftool cgroup tree`; nothing of others is detached"
@@ -100,4 +103,10 @@ func whyNot(err error, minKernel string) (detail, remedy string) {
 		remedy = "needs Linux " + minKernel + " or later with CONFIG_CGROUP_BPF"
 	}
 	return detail, remedy
+}
+
+// noBTF says whether the kernel keeps its types to itself.
+func noBTF() bool {
+	_, err := os.Stat("/sys/kernel/btf/vmlinux")
+	return errors.Is(err, os.ErrNotExist)
 }
