@@ -71,6 +71,14 @@ static __always_inline void tl_path_add(struct bpf_sock_ops *ctx, const struct t
 	path->update_ns = bpf_ktime_get_ns();
 }
 
+static __always_inline void tl_path_count(const struct tl_flow *flow)
+{
+	struct tl_path *path = tl_path_of(flow);
+
+	if (path)
+		__sync_fetch_and_add(&path->flows, 1);
+}
+
 /* The engine enters a leg's rule when it takes the leg into use, and may change its congestion control at any time. */
 static __always_inline void tl_flow_own(const struct tl_sock *st, __u64 cookie, struct tl_flow *flow)
 {
@@ -84,12 +92,8 @@ static __always_inline void tl_flow_own(const struct tl_sock *st, __u64 cookie, 
 	flow->rule_id = own->rule_id;
 	flow->priority = own->priority;
 	flow->peer_id = own->peer_id;
-	if (tl_has_path(flow)) {
-		struct tl_path *path = tl_path_of(flow);
-
-		if (path)
-			__sync_fetch_and_add(&path->flows, 1);
-	}
+	if (tl_has_path(flow))
+		tl_path_count(flow);
 }
 
 static __always_inline void tl_flow_read(struct bpf_sock_ops *ctx, const struct tl_sock *st, struct tl_flow *flow)
@@ -125,12 +129,8 @@ static __always_inline void tl_flow_begin(struct bpf_sock_ops *ctx, __u64 cookie
 	flow->priority = st->priority;
 	flow->reason = st->reason;
 	flow->start_ns = bpf_ktime_get_ns();
-	if (tl_has_path(flow)) {
-		struct tl_path *path = tl_path_of(flow);
-
-		if (path)
-			__sync_fetch_and_add(&path->flows, 1);
-	}
+	if (flow->passive && tl_has_path(flow))
+		tl_path_count(flow);
 	tl_flow_own(st, cookie, flow);
 	tl_flow_read(ctx, st, flow);
 	/* The flags that other programs asked for stay. */
@@ -164,6 +164,8 @@ static __always_inline void tl_flow_update(struct bpf_sock_ops *ctx)
 	flow = bpf_map_lookup_elem(&tl_flow, &cookie);
 	if (flow) {
 		tl_flow_own(st, cookie, flow);
+		if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && flow->kind == TL_FLOW_PLAIN)
+			tl_path_count(flow); /* not when it begins: a connect that fails is no flow */
 		flow->reason = st->reason;
 		tl_flow_read(ctx, st, flow);
 		if (change)

@@ -50,7 +50,7 @@ func (n network) towards(prefixes []netip.Prefix) map[int]bool {
 				hops = append(hops, h.LinkIndex)
 			}
 			into := out
-			if dst.Bits() < p.Bits() {
+			if dst.Bits() <= p.Bits() {
 				if dst.Bits() < longest {
 					continue
 				}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/loader/policy"
+	"github.com/trunkline/trunkline/vmtest/lab"
+)
+
+// lossy gives each transfer of the tests below some hundred retransmissions.
+var lossy = lab.Options{Rate: 100e6, RTT: 10 * time.Millisecond, Loss: 0.02, Seed: 3}
+
+func TestEveryRetransmissionIsMarked(t *testing.T) {
+	inside(t, lossy, func(t *testing.T, s site) {
+		l := loadAt(t, s,
+			policy.Rule{ID: 1, Name: "four", Remote: netip.PrefixFrom(s.b4, 24), Priority: bpf.PriorityRetransmit, Congestion: "cubic"},
+			policy.Rule{ID: 2, Name: "six", Remote: netip.PrefixFrom(s.b6, 64), Priority: bpf.PriorityRetransmit, Congestion: "bbr"})
+		if !l.has("marks") {
+			t.Skip(l.Features())
+		}
+		retransmits, marked := uint64(0), uint64(0)
+		for _, b := range []netip.Addr{s.b4, s.b6} {
+			for range 2 {
+				c := dialAt(t, b, sinkPort)
+				sendOnly(t, c, 6<<20)
+				transfer(t, c, 0)
+			}
+		}
+		gone(t, l)
+		paths, err := l.Paths()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			retransmits += p.Retransmits
+			if p.Retransmits < 50 {
+				t.Errorf("too few retransmissions for a judgement: %+v", p)
+			}
+		}
+		var i bpf.Iface
+		if err := l.maps["tl_iface"].Lookup(ifindex(t, "wan0"), &i); err != nil {
+			t.Fatal(err)
+		}
+		if marked = i.Marked; marked == 0 || marked > retransmits || i.L2Bytes != 0 {
+			t.Errorf("%d packets marked, %d segments sent again, interface %+v", marked, retransmits, i)
+		}
+	}, func(t *testing.T, l *lab.Lab) {
+		st := l.Link.AB.Stats()
+		t.Logf("on the wire: %+v", st)
+		if st.Retransmits < 200 || st.RetransmitsMarked != st.Retransmits || st.FirstMarked != 0 {
+			t.Errorf("%d of %d retransmissions marked, %d first transmissions marked", st.RetransmitsMarked, st.Retransmits, st.FirstMarked)
+		}
+	})
+}
+
+func TestNothingIsMarkedWithoutPriority(t *testing.T) {
+	inside(t, lossy, func(t *testing.T, s site) {
+		l := loadAt(t, s,
+			policy.Rule{ID: 1, Name: "off", Remote: full(s.b4), Congestion: "cubic"},
+			policy.Rule{ID: 2, Name: "elsewhere", Remote: full(s.b6), Ports: []uint16{idlePort}, Priority: bpf.PriorityRetransmit})
+		for _, b := range []netip.Addr{s.b4, s.b6} {
+			transfer(t, dialAt(t, b, sinkPort), 4<<20)
+		}
+		gone(t, l)
+	}, func(t *testing.T, l *lab.Lab) {
+		if st := l.Link.AB.Stats(); st.Retransmits < 50 || st.RetransmitsMarked+st.FirstMarked != 0 {
+			t.Errorf("on the wire: %+v", st)
+		}
+	})
+}
+
+func TestEarlySlowStartIsMarked(t *testing.T) {
+	inside(t, lan, func(t *testing.T, s site) {
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "start", Remote: full(s.b4), Priority: bpf.PrioritySlowStart, Congestion: "cubic"})
+		c := dialAt(t, s.b4, sinkPort)
+		transfer(t, c, 10_000) // less than an initial window: nothing but slow start
+		gone(t, l)
+	}, func(t *testing.T, l *lab.Lab) {
+		// All with data, SYN or FIN: the SYN, at least 7 segments, the FIN.
+		if st := l.Link.AB.Stats(); st.FirstMarked < 8 || st.FirstMarked != st.DataSegments-st.Retransmits {
+			t.Errorf("on the wire: %+v", st)
+		}
+	})
+}
+
+func ifindex(t *testing.T, name string) uint32 {
+	t.Helper()
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(i.Index)
+}
+
+// attachedTo returns the interfaces that tl_iface names.
+func attachedTo(t *testing.T, l *Loader) []uint32 {
+	t.Helper()
+	m, err := snapshot[uint32, bpf.Iface](l.maps["tl_iface"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := keys(m)
+	slices.Sort(out)
+	return out
+}
+
+func TestInterfacesAreFollowed(t *testing.T) {
+	inside(t, lan, func(t *testing.T, s site) {
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "net", Remote: netip.MustParsePrefix("198.51.100.0/24"), Priority: bpf.PriorityRetransmit})
+		if !l.has("marks") {
+			t.Skip(l.Features())
+		}
+		if got := attachedTo(t, l); len(got) != 0 {
+			t.Fatalf("attached to %v though no route leads to the rule's prefix", got)
+		}
+		go l.Run(t.Context(), func() bool { return true })
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "tl0"}, PeerName: "tl1"}
+		if err := netlink.LinkAdd(veth); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"tl0", "tl1"} {
+			nl, err := netlink.LinkByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := netlink.LinkSetUp(nl); err != nil {
+				t.Fatal(err)
+			}
+		}
+		route := &netlink.Route{LinkIndex: int(ifindex(t, "tl0")), Dst: &net.IPNet{IP: net.IPv4(198, 51, 100, 128).To4(), Mask: net.CIDRMask(25, 32)}}
+		if err := netlink.RouteAdd(route); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the new route's interface", func() bool { return slices.Equal(attachedTo(t, l), []uint32{ifindex(t, "tl0")}) })
+		var i bpf.Iface
+		if err := l.maps["tl_iface"].Lookup(ifindex(t, "tl0"), &i); err != nil || i.L2Bytes != 14 {
+			t.Errorf("%+v %v", i, err)
+		}
+		if err := netlink.LinkDel(veth); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the interface is forgotten", func() bool { return len(attachedTo(t, l)) == 0 })
+	}, nil)
+}
+
+func TestNamedInterfaces(t *testing.T) {
+	inside(t, lan, func(t *testing.T, s site) {
+		l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.cgroup, Interfaces: []string{"wan0", "lo", "absent"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if got := attachedTo(t, l); !slices.Equal(got, []uint32{ifindex(t, "wan0")}) {
+			t.Errorf("attached to %v", got)
+		}
+		i := slices.IndexFunc(l.Features(), func(f Feature) bool { return f.Name == "marks" })
+		if f := l.Features()[i]; !f.On || !strings.Contains(f.Detail, "wan0") || !strings.Contains(f.Detail, "no interface absent") {
+			t.Errorf("%+v", f)
+		}
+	}, nil)
+}
+
+func TestTowards(t *testing.T) {
+	route := func(dst string, link int) netlink.Route {
+		p := netip.MustParsePrefix(dst)
+		return netlink.Route{Dst: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
+			LinkIndex: link, Table: 254, Type: 1, Family: map[bool]int{true: netlink.FAMILY_V4, false: netlink.FAMILY_V6}[p.Addr().Is4()]}
+	}
+	n := network{routes: []netlink.Route{route("0.0.0.0/0", 2), route("10.0.0.0/8", 3), route("10.1.0.0/16", 4), route("10.1.2.0/24", 5), route("2001:db8::/32", 6)}}
+	for prefix, want := range map[string][]int{
+		"0.0.0.0/0":       {2, 3, 4, 5},
+		"192.0.2.0/24":    {2},
+		"10.1.0.0/16":     {4, 5},
+		"10.1.2.128/25":   {5},
+		"10.0.0.0/7":      {2, 3, 4, 5},
+		"10.2.0.0/16":     {3},
+		"2001:db8:1::/48": {6},
+		"2001:db9::/32":   nil,
+		"::/0":            {6},
+	} {
+		got := slices.Sorted(func(yield func(int) bool) {
+			for i := range n.towards([]netip.Prefix{netip.MustParsePrefix(prefix)}) {
+				if !yield(i) {
+					return
+				}
+			}
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: interfaces %v, want %v", prefix, got, want)
+		}
+	}
+}
