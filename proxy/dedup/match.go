@@ -14,6 +14,7 @@ type matcher struct {
 
 	// Of the leg, from block to block.
 	next uint64           // where the last match would go on; 0: nowhere
+	alt  uint64           // where the match before it would, had it gone on: a detour ends there
 	tail [gearWindow]byte // the last bytes before the block
 	gen  uint64           // the generation of next
 
@@ -35,7 +36,7 @@ func (m *matcher) run(src []byte, p history.Place) {
 	m.src, m.at, m.lit, m.matched, m.stale = src, p, 0, 0, false
 	m.ops, m.samples, m.ext = m.ops[:0], m.samples[:0], [2]uint64{}
 	if m.gen != p.Generation {
-		m.gen, m.next = p.Generation, 0
+		m.gen, m.next, m.alt = p.Generation, 0, 0
 	}
 	i := m.resume(0)
 	for i < len(src) {
@@ -48,24 +49,30 @@ func (m *matcher) run(src []byte, p history.Place) {
 	m.keepTail()
 }
 
-// resume tries to go on from at where the last match ended, and returns the offset behind what matches.
+// resume tries to go on from at where the last match ended, or where the one before it would be by now, and returns the
+// offset behind what matches.
 func (m *matcher) resume(at int) int {
-	if m.next == 0 {
-		return at
+	for _, pos := range [2]uint64{m.next, m.alt} {
+		if pos == 0 {
+			continue
+		}
+		n := m.forward(at, pos)
+		// At a block's end a short piece is worth it: the next block goes on from there.
+		if n >= minMatch || n > 0 && at+n == len(m.src) {
+			m.add(at, n, pos)
+			return at + n
+		}
 	}
-	n := m.forward(at, m.next)
-	// At a block's end a short piece is worth it: the next block goes on from there.
-	if n < minMatch && at+n < len(m.src) || n == 0 {
-		return at
-	}
-	m.add(at, n, m.next)
-	return at + n
+	return at
 }
 
 // pass guesses that n bytes which did not match replace as many: the match may go on behind them.
 func (m *matcher) pass(n int) {
 	if m.next != 0 {
 		m.next += uint64(n)
+	}
+	if m.alt != 0 {
+		m.alt += uint64(n)
 	}
 }
 
@@ -108,14 +115,42 @@ func (m *matcher) try(at int, c *history.Candidates) int {
 	if n < minMatch {
 		return 0
 	}
-	m.add(from, n, pos)
+	back := m.swallow(from, pos)
+	m.add(from-back, n+back, pos-uint64(back))
 	return from + n
+}
+
+// swallow takes back references that a match, which reaches down to them, covers too: they were detours, taken before an
+// anchor led to this match. It returns by how many bytes the match grows downwards.
+func (m *matcher) swallow(from int, pos uint64) (back int) {
+	const detour = 4 << 10 // bytes; a longer reference is no loss
+	for k := len(m.ops) - 1; k >= 0 && from-back == m.lit; k-- {
+		o := m.ops[k]
+		if o.n > detour {
+			break
+		}
+		before := m.lit
+		m.lit -= o.n + o.lit
+		n := m.backward(before, pos-uint64(back))
+		if n < o.n {
+			m.lit = before
+			break
+		}
+		m.ops, m.matched = m.ops[:k], m.matched-o.n
+		back += n
+	}
+	return back
 }
 
 // add appends a reference, or lengthens the last one if it goes on there.
 func (m *matcher) add(from, n int, pos uint64) {
 	m.matched += n
-	m.next = pos + uint64(n)
+	m.pass(from - m.lit)
+	if m.next != pos {
+		m.alt = m.next
+	}
+	m.next = pos
+	m.pass(n)
 	m.stale = m.stale || pos < m.at.Stale
 	if k := len(m.ops) - 1; k >= 0 && from == m.lit && m.ops[k].pos+uint64(m.ops[k].n) == pos {
 		m.ops[k].n += n
