@@ -24,12 +24,13 @@ struct tl_target {
 /* The local address the socket is bound to; all zero: none yet. */
 static __always_inline struct tl_addr tl_bound(const struct tl_target *t, struct bpf_sock *sk)
 {
-	__u32 w0 = sk->src_ip6[0], w1 = sk->src_ip6[1], w2 = sk->src_ip6[2], w3 = sk->src_ip6[3];
-	__u32 ip4 = sk->src_ip4;
+	volatile struct bpf_sock *v = sk;
+	__u32 w0 = v->src_ip6[0], w1 = v->src_ip6[1], w2 = v->src_ip6[2], w3 = v->src_ip6[3];
+	__u32 ip4 = v->src_ip4;
 	struct tl_addr none = {};
 
-	if (t->sock6)
-		return w3 || w0 || w1 ? tl_addr6(w0, w1, w2, w3) : none;
+	if (t->sock6) /* the unspecified address may be mapped */
+		return w0 || w1 || w3 ? tl_addr6(w0, w1, w2, w3) : none;
 	return ip4 ? tl_addr4(ip4) : none;
 }
 
@@ -88,7 +89,8 @@ static __always_inline __u32 tl_near(const struct tl_target *t, struct tl_addr *
 static __always_inline bool tl_listening(struct bpf_sock_addr *ctx, bool v4, __u16 port)
 {
 	struct bpf_sock_tuple tuple = {};
-	bool ours = false;
+	volatile struct bpf_sock *v;
+	__u32 state, ip4, ip6;
 	struct bpf_sock *sk;
 
 	if (v4) {
@@ -104,9 +106,13 @@ static __always_inline bool tl_listening(struct bpf_sock_addr *ctx, bool v4, __u
 	}
 	if (!sk)
 		return false;
-	ours = sk->state == BPF_TCP_LISTEN;
+	v = sk; /* reads merged behind a branch would go through a changed pointer, which the verifier refuses */
+	state = v->state;
+	ip4 = v->src_ip4;
+	ip6 = v->src_ip6[3];
 	bpf_sk_release(sk);
-	return ours;
+	/* A listener on all addresses at the same port is someone else's. */
+	return state == BPF_TCP_LISTEN && (v4 ? ip4 == TL_LOOPBACK4 : ip6 == bpf_htonl(1));
 }
 
 /* Whether the engine is there to take the connection, and at which port. */
@@ -214,6 +220,7 @@ static __always_inline void tl_forget(struct bpf_sock *sk, __u64 cookie)
 	if (s->steered)
 		bpf_map_delete_elem(&tl_orig, &cookie);
 	s->steered = 0;
+	s->splice = 0;
 	s->reason = TL_NONE;
 	s->rule_id = 0;
 }

@@ -88,7 +88,7 @@ func (l *Loader) dropStalePins(dir string) error {
 	}
 	var stale []uint64
 	for _, e := range entries {
-		if e.Kind == ledger.Pin && strings.HasPrefix(e.Target, dir+"/") {
+		if e.Kind == ledger.Pin && strings.HasPrefix(e.Target, dir+"/") || e.Kind == ledger.Dir && strings.HasPrefix(dir+"/", e.Target+"/") {
 			stale = append(stale, e.ID)
 		}
 	}
@@ -96,16 +96,14 @@ func (l *Loader) dropStalePins(dir string) error {
 	return err
 }
 
-// makeDir creates a directory unless it is there, and returns the number of its entry, 0 for none.
+// makeDir creates a directory and returns the number of its entry. One that is there already is written down too: whoever
+// of several instances is the last removes it, when it is empty.
 func (l *Loader) makeDir(dir string) (uint64, error) {
-	if _, err := os.Stat(dir); err == nil {
-		return 0, nil
-	}
 	id, err := l.o.Ledger.Record(ledger.Entry{Kind: ledger.Dir, Target: dir})
 	if err != nil {
 		return 0, err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return 0, errors.Join(fmt.Errorf("creating %s: %w", dir, err), l.o.Ledger.Forget(id))
 	}
 	return id, nil

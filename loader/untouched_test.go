@@ -223,8 +223,8 @@ func TestUntouchedForTheEngine(t *testing.T) {
 	e.wantDirect(reason.EngineNotAlive, func() *client { return dial(t, unix.AF_INET6, testenv.Far6, testPort) })
 }
 
-// A connected socket to the engine's port is no listener.
-func TestConnectionIsNoListener(t *testing.T) {
+// A connection to the engine's port is no listener, and another's listener is not the engine.
+func TestOnlyTheEngineListens(t *testing.T) {
 	if !testenv.Isolated(t) {
 		return
 	}
@@ -233,6 +233,11 @@ func TestConnectionIsNoListener(t *testing.T) {
 	cl.line(t)
 	e.ln4.Close()
 	e.wantDirect(reason.EngineNotAlive, e.dial4)
+	e.serve(listen(t, "0.0.0.0", int(portOf(e.ln4))), hello)
+	e.wantDirect(reason.EngineNotAlive, e.dial4)
+	e.ln6.Close()
+	e.serve(listen(t, "::", int(portOf(e.ln6))), hello)
+	e.wantDirect(reason.EngineNotAlive, func() *client { return dial(t, unix.AF_INET6, testenv.Far6, testPort) })
 }
 
 func TestFullTable(t *testing.T) {

@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 const envCgroup = "TL_TEST_CGROUP"
 
-// Isolated runs the test again in a process of its own, in a new cgroup and a new network namespace with its loopback up.
+// Isolated runs the test again in a process of its own, in a new cgroup and new network and mount namespaces, loopback up.
 // It returns true in that process, and false in the one that go test started, where nothing is left to do:
 //
 //	if !testenv.Isolated(t) {
@@ -35,6 +36,9 @@ func Isolated(t *testing.T) bool {
 		}
 		if err != nil {
 			t.Fatalf("setting the loopback up: %v", err)
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Fatalf("keeping mounts to this namespace: %v", err)
 		}
 		return true
 	}
@@ -55,7 +59,7 @@ func Isolated(t *testing.T) bool {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), envCgroup+"=/"+filepath.Base(dir))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWNET,
+		Cloneflags:  syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
 		UseCgroupFD: true,
 		CgroupFD:    int(group.Fd()),
 		Pdeathsig:   syscall.SIGKILL,
