@@ -40,10 +40,12 @@ const (
 	peerPort   = 4820
 )
 
-// minFile is below what the default file must not be; below goodFile the figures say little.
+// Sizes in bytes of the file that is chosen by default: never below minFile; with less than goodFile the figures are made
+// of round trips more than of bytes, and of tooLarge and more it takes too long.
 const (
 	minFile  = 10e6
 	goodFile = 16e6
+	tooLarge = 48e6
 )
 
 // Run does it all. Whatever way it ends, also by a signal, it leaves no process, namespace, cgroup or file behind.
@@ -67,8 +69,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if f.size < goodFile {
-		say.notef("the file has only %.1f MB: below %d MB the figures are made of round trips more than of bytes",
-			float64(f.size)/1e6, int(goodFile/1e6))
+		say.notef("%s has only %.1f MB; with less than %d MB there is less to see", f.path, float64(f.size)/1e6, int(goodFile/1e6))
 	}
 
 	w := &world{opts: o, file: f, say: say}

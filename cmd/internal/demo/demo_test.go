@@ -250,3 +250,24 @@ func TestDifferenceIsShown(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+func TestChosenFile(t *testing.T) {
+	exe := filepath.Join(t.TempDir(), "exe")
+	if err := os.WriteFile(exe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(exe, goodFile); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := chooseFile("", exe); err != nil || f.path != exe {
+		t.Errorf("chose %v: %v", f, err)
+	}
+	if err := os.Truncate(exe, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := chooseFile("", exe); err == nil && f.size < minFile {
+		t.Errorf("chose %v", f)
+	} else {
+		t.Logf("with a small executable: %v, %v", f, err)
+	}
+}

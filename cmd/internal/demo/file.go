@@ -18,8 +18,12 @@ type file struct {
 	size int64
 }
 
-// chooseFile takes the named file, or the executable if it is large enough, or the largest kernel or library found:
-// a real file, since made-up data would prove nothing about compression.
+// realFiles is where large files lie that are installed anyway. Made-up data would prove nothing about compression.
+var realFiles = []string{"/boot/vmlinuz*", "/boot/initrd*", "/usr/lib/modules/*/vmlinuz", "/usr/bin/*", "/usr/lib/gcc/*/*/*",
+	"/usr/lib/*-linux-gnu/*.so*", "/usr/lib/llvm-*/*/*", "/usr/local/go/pkg/tool/*/*", "/usr/local/go/bin/*"}
+
+// chooseFile takes the named file. Else it takes the executable if it is large enough for good figures, or the smallest
+// real file that is; failing that, the largest there is of at least minFile.
 func chooseFile(named, executable string) (file, error) {
 	if named != "" {
 		path, err := filepath.Abs(named)
@@ -32,25 +36,30 @@ func chooseFile(named, executable string) (file, error) {
 		}
 		return f, err
 	}
-	if f, err := statFile(executable); err == nil && f.size >= minFile {
-		return f, nil
-	}
-	var best file
-	for _, pattern := range []string{"/boot/vmlinuz-*", "/boot/initrd*", "/usr/lib/modules/*/vmlinuz", "/usr/bin/*", "/usr/lib/*-linux-gnu/*.so*"} {
+	var good, best file
+	for _, pattern := range append([]string{executable}, realFiles...) {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return file{}, fmt.Errorf("looking for a file: %w", err)
 		}
 		for _, p := range paths {
-			if f, err := statFile(p); err == nil && f.size > best.size && f.size < 64e6 {
+			f, err := statFile(p)
+			switch {
+			case err != nil:
+			case f.size >= goodFile && (good.size == 0 || f.size < good.size):
+				good = f
+			case f.size < goodFile && f.size > best.size:
 				best = f
 			}
 		}
-		if best.size >= minFile {
-			return best, nil
+		if good.size > 0 && good.size < tooLarge {
+			return good, nil
 		}
 	}
-	return file{}, errors.New("no file of at least 10 MB found to fetch; name one with --file")
+	if best.size < minFile {
+		return file{}, errors.New("no file of at least 10 MB found to fetch; name one with --file")
+	}
+	return best, nil
 }
 
 func statFile(path string) (file, error) {
