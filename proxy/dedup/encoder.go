@@ -61,6 +61,7 @@ type Encoder struct {
 type sent struct {
 	n       int
 	pos     uint64 // 0: not recorded
+	gen     uint64 // of the history; 0: has nothing to do with it
 	data    []byte // its bytes if not recorded; nil if nobody will ask for them
 	pinned  bool
 	askable bool
@@ -215,7 +216,7 @@ func (e *Encoder) appendLiterals(dst, lits []byte) (_ []byte, zipped bool) {
 func (e *Encoder) keep(o *outgoing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b := sent{n: len(o.src), pinned: o.pinned, askable: o.zipped || o.place.refers || o.place.recorded}
+	b := sent{n: len(o.src), gen: o.place.generation, pinned: o.pinned, askable: o.zipped || o.place.refers || o.place.recorded}
 	if b.askable {
 		e.askable++
 	}

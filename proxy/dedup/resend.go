@@ -23,10 +23,8 @@ func (e *Encoder) Resend(block uint64, retire bool, emit func(payload []byte) er
 	if !held {
 		return fmt.Errorf("resending block %d: %w", block, errNotHeld)
 	}
-	if retire && b.pos != 0 {
-		if generation, ok := e.leg.Current(b.pos); ok {
-			e.match.log.Retire(generation)
-		}
+	if retire && b.gen != 0 {
+		e.match.log.Retire(b.gen)
 	}
 	// Both ends begin anew: the zstd stream, and what positions are relative to.
 	e.zip.live, e.placed, e.match.next = false, false, 0

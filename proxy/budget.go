@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import "sync"
+
+// Credit windows of one flow, in raw bytes: what a peer may send before the application here has taken it.
+const (
+	windowStart = 4 << 20
+	windowMax   = 16 << 20
+	windowSmall = 256 << 10
+	windowLeast = 64 << 10
+)
+
+// budget bounds the undelivered bytes of all flows together: each flow's window is taken from it. The first half goes to
+// windows of full size; then new flows get small ones, at last the least.
+type budget struct {
+	mu    sync.Mutex
+	total int64
+	used  int64
+}
+
+// open returns the window for a new flow, 0 if nothing is left.
+func (b *budget) open() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, try := range []struct{ window, limit int64 }{
+		{windowStart, b.total / 2}, {windowSmall, b.total / 8 * 7}, {windowLeast, b.total},
+	} {
+		if b.used+try.window <= try.limit {
+			b.used += try.window
+			return try.window
+		}
+	}
+	return 0
+}
+
+// grow reports whether a flow may have more bytes for its window.
+func (b *budget) grow(bytes int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used+bytes > b.total/2 {
+		return false
+	}
+	b.used += bytes
+	return true
+}
+
+func (b *budget) release(bytes int64) {
+	b.mu.Lock()
+	b.used -= bytes
+	b.mu.Unlock()
+}

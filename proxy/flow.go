@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup"
+	"github.com/trunkline/trunkline/proxy/history"
+	"github.com/trunkline/trunkline/proxy/wire"
+)
+
+// resetGrace is how long bytes that came before a reset have to reach the local end, as they would on one connection.
+const resetGrace = time.Second
+
+// flow is one connection of an application, at either agent: between its local socket (the application's at the near
+// agent, the server's at the far one) and its leg.
+//
+// Four goroutines serve it: the leg's reader (receive.go) decodes into the queue, deliver writes the queue to the local
+// socket, send (send.go) reads the local socket and writes the leg, and tell (tell.go) writes what must not wait behind
+// the others: ACK, ASK, RESET. The reader never writes and never waits for the application, so that the two ends cannot
+// lock each other up; credit bounds what it takes in.
+//
+// The local socket ends in one of two ways: finish, after END in both directions and all delivered, or abort.
+type flow struct {
+	e           *Engine
+	p           *peer
+	leg         *leg
+	log         *slog.Logger
+	near        bool
+	id          uint64
+	rule        Rule
+	group       string
+	client      netip.AddrPort
+	destination netip.AddrPort
+	start       time.Time
+	enc         *dedup.Encoder
+	dec         *dedup.Decoder
+	queue       *queue
+	count       counters
+	encReason   atomic.Uint32 // reason.Code of the encoder
+
+	ctx    context.Context // ends when the flow fails
+	cancel context.CancelFunc
+	over   chan struct{} // closed when the flow fails
+	answer chan answer   // to OPEN
+	news   chan struct{} // wakes tell
+	tasks  sync.WaitGroup
+
+	finished  chan struct{} // closed when the local socket ended cleanly
+	legEnd    chan struct{} // closed when nothing more comes from the leg
+	readEnd   chan struct{} // closed when nothing more comes from the local socket
+	sendEnd   chan struct{} // closed when send has returned
+	delivered chan struct{} // closed when deliver has returned
+
+	sending sync.Mutex // held over encoding and writing: blocks go out in the encoder's order
+
+	reading  sync.Mutex // held over a read of the local socket
+	payload  bool       // something was read from the local socket
+	detached bool       // nothing is read any more
+
+	splice *time.Timer
+
+	mu        sync.Mutex
+	local     *sock
+	failed    bool
+	localDone bool // the local socket ended cleanly
+	reset     *wire.Reset
+	sender
+	receiver
+}
+
+// sender is the state of the direction from the local socket to the leg, guarded by flow.mu.
+type sender struct {
+	credit     int64 // raw bytes that the peer takes, from the start
+	sent       int64 // raw bytes sent
+	starved    bool  // send waits for credit
+	stopSend   bool
+	endSent    bool
+	resend     *wire.Ask // asked for by the peer
+	delivering bool
+}
+
+// receiver is the state of the direction from the leg to the local socket, guarded by flow.mu.
+type receiver struct {
+	window       int64
+	grown        int64 // bytes of the budget beyond the leg's
+	received     int64 // raw bytes decoded
+	written      int64 // raw bytes that the local socket took
+	granted      int64 // credit that the peer knows of
+	blocks       uint64
+	acked        uint64 // blocks that the peer knows of
+	ackedBytes   int64
+	ask          *wire.Ask // to be sent
+	asking       *time.Timer
+	answered     bool // OPENED or REFUSED came
+	opened       bool
+	endReceived  bool
+	endDelivered bool
+}
+
+type answer struct {
+	opened bool
+	code   reason.Code
+	text   string
+}
+
+func (e *Engine) newFlow(p *peer, rule Rule, group string, near bool) *flow {
+	f := &flow{
+		e: e, p: p, near: near, rule: rule, group: group, id: e.nextFlow.Add(1), start: time.Now(),
+		queue: newQueue(&e.buffers), over: make(chan struct{}), answer: make(chan answer, 1), news: make(chan struct{}, 1),
+		finished: make(chan struct{}), legEnd: make(chan struct{}), readEnd: make(chan struct{}),
+		sendEnd: make(chan struct{}), delivered: make(chan struct{}),
+	}
+	f.ctx, f.cancel = context.WithCancel(e.ctx)
+	var receivers *history.Receivers
+	if group != "" {
+		receivers = p.receivers
+	}
+	f.enc = dedup.NewEncoder(p.group(group), dedup.Options{})
+	f.dec = dedup.NewDecoder(receivers, group)
+	f.log = e.cfg.Log.With("flow", f.id, "near", near)
+	return f
+}
+
+// begin puts a flow on its leg; false if the engine is closed.
+func (f *flow) begin(l *leg) bool {
+	f.mu.Lock()
+	f.leg = l
+	f.credit = int64(min(l.hello.Credit, windowMax))
+	f.window, f.granted = l.window, l.window
+	f.mu.Unlock()
+	f.e.mu.Lock()
+	closed := f.e.closed
+	if !closed {
+		f.e.flows[f.id] = f
+	}
+	f.e.mu.Unlock()
+	if closed {
+		f.drop()
+		return false
+	}
+	f.p.flows.Add(1)
+	if f.near {
+		f.splice = time.AfterFunc(f.e.cfg.Timeouts.Splice, func() { f.e.cfg.Kernel.SpliceDone(f.client) })
+	}
+	f.tasks.Go(f.tell)
+	return true
+}
+
+// drop gives back what a flow holds that did not begin.
+func (f *flow) drop() {
+	f.cancel()
+	f.enc.Close()
+	f.dec.Close()
+}
+
+func (f *flow) goSend() { f.tasks.Go(f.send) }
+
+func (f *flow) goDeliver() {
+	f.mu.Lock()
+	f.delivering = !f.failed
+	ok := f.delivering
+	f.mu.Unlock()
+	if ok {
+		f.tasks.Go(f.deliver)
+	}
+}
+
+// wait returns when the flow is over at both sockets, and gives back what it holds.
+func (f *flow) wait() {
+	select {
+	case <-f.over:
+		f.bury()
+	case <-f.finished:
+	}
+	<-f.legEnd
+	f.tasks.Wait()
+	if f.splice != nil {
+		f.splice.Stop()
+	}
+	f.drop()
+	f.queue.abandon()
+	f.mu.Lock()
+	grown := f.grown
+	f.grown = 0
+	f.stopAsking()
+	f.mu.Unlock()
+	f.e.budget.release(grown)
+	f.e.reasons.add(reason.Code(f.encReason.Load()))
+	f.p.flows.Add(-1)
+	f.e.mu.Lock()
+	delete(f.e.flows, f.id)
+	f.e.mu.Unlock()
+}
+
+// bury resets the local socket of a failed flow. What came before the failure has a moment to arrive first, as it would
+// on one connection.
+func (f *flow) bury() {
+	f.mu.Lock()
+	local, done, delivering := f.local, f.localDone, f.delivering
+	f.mu.Unlock()
+	if local == nil || done {
+		return
+	}
+	if delivering {
+		<-f.delivered
+	}
+	local.settle(resetGrace)
+	local.abort()
+}
+
+// wake lets tell look for something to do.
+func (f *flow) wake() {
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the flow uncleanly: the local socket is reset, and the peer is told if tell is set. Only the first call counts.
+// After a clean end at the local socket only the leg is given up.
+func (f *flow) fail(code reason.Code, text string, tell bool) {
+	f.mu.Lock()
+	if f.failed {
+		f.mu.Unlock()
+		return
+	}
+	f.failed, f.stopSend = true, true
+	done := f.localDone
+	if tell && !done {
+		f.reset = &wire.Reset{Reason: uint32(code), Text: text}
+	}
+	if f.local != nil && !done {
+		f.e.reasons.add(code)
+		f.local.SetReadDeadline(past)
+		f.local.SetWriteDeadline(time.Now().Add(resetGrace))
+	}
+	f.mu.Unlock()
+	if code != reason.None && !done {
+		f.log.Debug("flow failed", "destination", f.destination, "reason", code, "cause", text)
+	}
+	f.queue.end()
+	f.cancel()
+	close(f.over)
+	f.wake()
+}
+
+// finishLocal closes the local socket cleanly once both directions have ended and all is delivered.
+func (f *flow) finishLocal() {
+	f.mu.Lock()
+	ready := f.endSent && f.endDelivered && !f.failed && !f.localDone
+	if ready {
+		f.localDone = true
+	}
+	f.mu.Unlock()
+	if ready {
+		f.local.finish()
+		close(f.finished)
+	}
+}
+
+// detach takes the local socket out of the flow, untouched, if nothing was read from it. The flow itself is given up.
+func (f *flow) detach() (*sock, bool) {
+	f.reading.Lock()
+	f.detached = !f.payload
+	ok := f.detached
+	f.reading.Unlock()
+	if !ok {
+		return nil, false
+	}
+	f.mu.Lock()
+	local := f.local
+	f.local, f.stopSend = nil, true
+	f.mu.Unlock()
+	local.SetReadDeadline(past)
+	<-f.sendEnd
+	local.SetDeadline(noDeadline)
+	return local, true
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// acceptTurn bounds one wait for a connection: each turn shows that the loop is alive.
+const acceptTurn = time.Second
+
+// stuckAfter is how long a loop may go without a turn.
+const stuckAfter = 3 * time.Second
+
+// listener is one of the engine's listening sockets.
+type listener struct {
+	*net.TCPListener
+	family int // 4 or 6: steered connections come here; 0: peers do
+	turn   atomic.Int64
+	handle func(*net.TCPConn)
+}
+
+func (l *listener) stamp()       { l.turn.Store(time.Now().UnixNano()) }
+func (l *listener) port() uint16 { return uint16(l.Addr().(*net.TCPAddr).Port) }
+
+// listen opens the listeners on loopback and the one for peers.
+func (e *Engine) listen() error {
+	for _, f := range []struct {
+		family  int
+		address string
+	}{{4, "127.0.0.1:0"}, {6, "[::1]:0"}} {
+		l, err := open(f.address, func(fd int) error { return errors.Join(setReset(fd), setRcvbuf(fd, steeredRcvbuf)) })
+		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+			e.cfg.Log.Warn("loopback lacks an address, so this family's connections are not steered", "address", f.address)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("listening for steered connections on %s: %w", f.address, err)
+		}
+		e.listeners = append(e.listeners, &listener{TCPListener: l, family: f.family, handle: e.near})
+	}
+	if e.cfg.Listen == "" {
+		return nil
+	}
+	l, err := open(e.cfg.Listen, func(int) error { return nil })
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("listening for peers on %s: the port is taken: change `listen`, or stop what uses it (ss -ltnp)", e.cfg.Listen)
+	}
+	if err != nil {
+		return fmt.Errorf("listening for peers on %s: %w", e.cfg.Listen, err)
+	}
+	e.listeners = append(e.listeners, &listener{TCPListener: l, handle: e.acceptPeer})
+	return nil
+}
+
+func open(address string, setup func(fd int) error) (*net.TCPListener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: legKeepAlive}
+	lc.SetMultipathTCP(false)
+	lc.Control = func(_, _ string, raw syscall.RawConn) error { return rawControl(raw, setup) }
+	l, err := lc.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// accept takes connections until the listener is closed.
+func (e *Engine) accept(l *listener) {
+	for {
+		l.SetDeadline(time.Now().Add(acceptTurn))
+		conn, err := l.AcceptTCP()
+		switch {
+		case err == nil:
+			if !e.startWork() {
+				conn.Close()
+				return
+			}
+			go func() {
+				defer e.wg.Done()
+				l.handle(conn)
+			}()
+		case errors.Is(err, net.ErrClosed):
+			return
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			// Out of descriptors, most likely. The loop is not alive in this state: new connections should go direct.
+			e.limited.warn("accepting a connection failed", "listener", l.Addr(), "err", err)
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		l.stamp()
+	}
+}
+
+// Alive reports whether all loops that accept connections still turn.
+func (e *Engine) Alive() bool {
+	e.mu.Lock()
+	running := e.running && !e.closed
+	e.mu.Unlock()
+	for _, l := range e.listeners {
+		if time.Since(time.Unix(0, l.turn.Load())) > stuckAfter {
+			return false
+		}
+	}
+	return running
+}
+
+// Ports returns the ports on 127.0.0.1 and ::1 to which connections are to be steered, and the one for peers; 0: none.
+func (e *Engine) Ports() (port4, port6, peer uint16) {
+	for _, l := range e.listeners {
+		switch l.family {
+		case 4:
+			port4 = l.port()
+		case 6:
+			port6 = l.port()
+		default:
+			peer = l.port()
+		}
+	}
+	return port4, port6, peer
+}
+
+func (e *Engine) listenPorts() []uint16 {
+	ports := make([]uint16, 0, len(e.listeners))
+	for _, l := range e.listeners {
+		ports = append(ports, l.port())
+	}
+	return ports
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/wire"
+)
+
+// near carries a steered connection.
+func (e *Engine) near(conn *net.TCPConn) {
+	s, err := newSock(conn, e.cfg.Kernel)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	client := s.remote()
+	orig, ok := e.cfg.Kernel.TakeOriginal(client)
+	if !ok {
+		e.limited.warn("reset a connection that was not steered here", "from", client, "reason", reason.NoOriginal)
+		e.reasons.add(reason.NoOriginal)
+		s.abort()
+		return
+	}
+	rule, p := e.route(orig)
+	if p == nil {
+		e.relayDirect(s, orig, reason.PeerDown)
+		return
+	}
+	if p.flows.Load() >= int64(e.cfg.MaxFlows) {
+		e.limited.warn("too many flows with a peer, more go direct", "peer", p.config().Name)
+		e.relayDirect(s, orig, reason.TableFull)
+		return
+	}
+	f := e.newFlow(p, rule, rule.group(), true)
+	f.client, f.destination = client, orig.Destination
+	f.local = s
+	l, err := p.takeLeg(e.ctx, rule, f)
+	if err != nil {
+		f.drop()
+		if !errors.Is(err, errBusy) && !errors.Is(err, errDown) {
+			p.suspect(err)
+		}
+		e.relayDirect(s, orig, reason.PeerDown)
+		return
+	}
+	e.carry(f, l, orig)
+}
+
+// carry runs a flow over a leg, and goes direct after all if the peer cannot carry it and has got nothing of it.
+func (e *Engine) carry(f *flow, l *leg, orig Original) {
+	e.legRule(l, f.rule)
+	if !f.begin(l) {
+		f.local.abort()
+		l.close()
+		return
+	}
+	m := wire.Open{Flow: f.id, Destination: orig.Destination, Source: orig.Source, Group: f.group}
+	if err := l.send(wire.TypeOpen, m.Append(nil)); err != nil {
+		f.log.Debug("sending OPEN", "err", err)
+	}
+	f.goSend()
+	local := f.awaitOpened()
+	if local == nil {
+		f.wait()
+		return
+	}
+	if !e.startWork() {
+		local.abort()
+		f.wait()
+		return
+	}
+	go func() {
+		defer e.wg.Done()
+		f.wait()
+	}()
+	e.relayDirect(local, orig, reason.PeerDown)
+}
+
+// awaitOpened waits for the peer's answer. If the flow is given up and nothing was sent, it returns the application's
+// socket, untouched.
+func (f *flow) awaitOpened() *sock {
+	timeout := time.NewTimer(f.e.cfg.Timeouts.Open + f.p.roundTrip())
+	defer timeout.Stop()
+	code, text := reason.PeerDown, "no answer to OPEN"
+	select {
+	case <-timeout.C:
+		f.p.suspect(errors.New(text))
+	case answer := <-f.answer:
+		if answer.opened {
+			f.p.opened.Add(1)
+			f.goDeliver()
+			return nil
+		}
+		code, text = answer.code, answer.text
+		f.log.Debug("peer refused a flow", "reason", code, "cause", text)
+		if code == reason.DialFailed || code == reason.NotAllowed {
+			f.e.cfg.Kernel.Bypass(f.destination, code, f.e.cfg.Timeouts.Bypass)
+		}
+		if code == reason.NotAllowed {
+			f.e.limited.warn("the peer does not allow a destination", "peer", f.p.config().Name, "destination", f.destination, "cause", text)
+		}
+	case <-f.over:
+		code, text = reason.LegFailed, "the leg broke before the flow was open"
+	}
+	var local *sock
+	if code != reason.DialFailed { // which is reset without any byte, so that the next try gets the true error
+		local, _ = f.detach()
+	}
+	f.fail(code, text, true)
+	return local
+}
+
+func (p *peer) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rtt
+}
+
+// source returns the address by which this end's rule for a peer's flow is found.
+func source(m wire.Open, l *leg) netip.Addr {
+	if m.Source.IsValid() {
+		return m.Source.Addr()
+	}
+	return l.sock.remote().Addr()
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/history"
+	"github.com/trunkline/trunkline/proxy/wire"
+)
+
+// maxGroups bounds the history groups that a peer can make us keep: their names are the peer's to choose.
+const maxGroups = 64
+
+// counters are bytes that went over legs, raw and as frames.
+type counters struct {
+	rawSent, wireSent, rawReceived, wireReceived atomic.Int64
+}
+
+// peer is another agent as this one knows it. Its key is what it is; all else may change with the configuration.
+type peer struct {
+	e         *Engine
+	key       ed25519.PublicKey
+	senders   *history.Senders
+	receivers *history.Receivers
+	total     counters
+	flows     atomic.Int64 // live, either way
+	opened    atomic.Uint64
+	accepted  atomic.Uint64
+	dials     chan struct{}
+
+	mu      sync.Mutex
+	cfg     Peer
+	cancel  context.CancelFunc // of what dials the peer; nil: nothing does
+	control *leg               // dialled by us and answering
+	inbound int                // control connections that the peer dialled
+	where   netip.AddrPort     // of the peer's listener, as far as known
+	ports   []uint16           // the peer's listeners, from its HELLO
+	up      bool
+	since   time.Time // of the last change of up
+	rtt     time.Duration
+	version string
+	reason  reason.Code
+	problem string
+	idle    []*leg
+	filling int // legs being dialled for idle
+	groups  map[string]bool
+
+	wg sync.WaitGroup
+}
+
+func (e *Engine) newPeer(cfg Peer, key ed25519.PublicKey) *peer {
+	return &peer{
+		e: e, key: key, cfg: cfg, since: time.Now(), groups: map[string]bool{},
+		senders: history.NewSenders(e.cfg.HistoryBytes), receivers: history.NewReceivers(e.cfg.HistoryBytes),
+		dials: make(chan struct{}, maxDials),
+	}
+}
+
+func (p *peer) config() Peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cfg
+}
+
+func (p *peer) log() *slog.Logger { return p.e.cfg.Log.With("peer", p.config().Name) }
+
+// start dials the peer, where its address is known, until stop. The peer is down at first.
+func (p *peer) start(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	p.cancel = cancel
+	cfg := p.cfg
+	p.reason = reason.PeerDown
+	p.mu.Unlock()
+	p.e.cfg.Kernel.SetPeer(cfg.ID, false)
+	if cfg.Address != "" {
+		p.wg.Go(func() { p.keepControl(ctx) })
+	}
+}
+
+// stop ends what start began. Flows go on.
+func (p *peer) stop() {
+	p.mu.Lock()
+	cancel := p.cancel
+	p.cancel = nil
+	p.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	p.setDown(reason.PeerDown, "no longer dialled")
+	p.wg.Wait()
+}
+
+// met notes what a peer's HELLO says.
+func (p *peer) met(h wire.Hello) {
+	p.senders.SetPeerEpoch(h.Epoch)
+	p.senders.SetPeerBound(int64(min(h.HistoryBytes, 1<<62)))
+	p.receivers.SetPeerEpoch(h.Epoch)
+	p.mu.Lock()
+	p.version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
+	p.ports = h.Ports
+	p.mu.Unlock()
+}
+
+// setUp marks the peer up over a control connection.
+func (p *peer) setUp(l *leg) {
+	p.mu.Lock()
+	was := p.up
+	p.up, p.control, p.reason, p.problem = true, l, reason.None, ""
+	p.where = l.sock.remote()
+	if !was {
+		p.since = time.Now()
+	}
+	cfg := p.cfg
+	p.mu.Unlock()
+	p.e.cfg.Kernel.SetPeer(cfg.ID, true)
+	if !was {
+		p.e.cfg.Log.Info("peer is up", "peer", cfg.Name, "address", cfg.Address)
+	}
+}
+
+// setDown marks the peer down and drops its idle legs: connections go direct until it is back.
+func (p *peer) setDown(r reason.Code, problem string) {
+	p.mu.Lock()
+	was, news := p.up, p.problem != problem
+	control, idle := p.control, p.idle
+	p.up, p.control, p.idle, p.reason, p.problem = false, nil, nil, r, problem
+	if was {
+		p.since = time.Now()
+	}
+	cfg := p.cfg
+	p.mu.Unlock()
+	p.e.cfg.Kernel.SetPeer(cfg.ID, false)
+	if control != nil {
+		control.close()
+	}
+	for _, l := range idle {
+		l.close()
+	}
+	if was || news && p.dialled() {
+		p.e.cfg.Log.Warn("peer is down, its connections go direct", "peer", cfg.Name, "address", cfg.Address, "reason", r, "cause", problem)
+	}
+}
+
+func (p *peer) dialled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cancel != nil
+}
+
+// suspect takes the peer for down after one of its legs failed; the control connection is dialled anew to see.
+func (p *peer) suspect(err error) { p.setDown(reason.PeerDown, err.Error()) }
+
+// keepControl holds a control connection to the peer.
+func (p *peer) keepControl(ctx context.Context) {
+	pause := p.e.cfg.Timeouts.Redial / 16
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := p.runControl(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.setDown(p.explain(err))
+		if time.Since(begun) > 2*p.e.cfg.Timeouts.Pong {
+			pause = p.e.cfg.Timeouts.Redial / 16
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, p.e.cfg.Timeouts.Redial)
+	}
+}
+
+// explain turns an error of a control connection into what a person needs to know.
+func (p *peer) explain(err error) (reason.Code, string) {
+	var version *wire.VersionError
+	var key *keyError
+	switch {
+	case errors.As(err, &version):
+		return reason.Incompatible, err.Error() + ": install the same version of trunkline at both ends"
+	case errors.As(err, &key):
+		return reason.PeerDown, fmt.Sprintf("%v: it has %s; if that is the peer's new key, write it into the configuration",
+			p.config().Address, fingerprint(key.key))
+	case strings.Contains(err.Error(), "remote error: tls"):
+		return reason.PeerDown, fmt.Sprintf("the peer does not accept this agent's key: write %s into its configuration",
+			p.e.cfg.Identity.Fingerprint())
+	}
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return reason.PeerDown, op.Op + ": " + op.Err.Error() // without the port, which differs each time
+	}
+	return reason.PeerDown, err.Error()
+}
+
+// runControl dials a control connection and pings over it until it breaks or the peer is silent.
+func (p *peer) runControl(ctx context.Context) error {
+	l, err := p.dialLeg(ctx, wire.KindControl, func(int) error { return nil })
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	stop := context.AfterFunc(ctx, l.close)
+	defer stop()
+	p.met(l.hello)
+	c := &pinger{p: p, pong: time.Now(), broken: make(chan error, 1)}
+	l.take(c)
+	p.wg.Go(l.run)
+	p.setUp(l)
+	ticks := time.NewTicker(p.e.cfg.Timeouts.Ping)
+	defer ticks.Stop()
+	for n := uint64(1); ; n++ {
+		if err := c.ping(l, n); err != nil {
+			return err
+		}
+		p.tend(ctx)
+		select {
+		case err := <-c.broken:
+			return fmt.Errorf("control connection ended: %w", err)
+		case <-ticks.C:
+		}
+		if silence := c.silence(); silence > p.e.cfg.Timeouts.Pong {
+			return fmt.Errorf("no answer to pings for %v", silence.Round(100*time.Millisecond))
+		}
+	}
+}
+
+// pinger is the dialling end of a control connection.
+type pinger struct {
+	p      *peer
+	broken chan error
+
+	mu    sync.Mutex
+	nonce uint64
+	sent  time.Time
+	pong  time.Time
+}
+
+func (c *pinger) ping(l *leg, nonce uint64) error {
+	c.mu.Lock()
+	if c.nonce == 0 || c.pong.After(c.sent) {
+		c.nonce, c.sent = nonce, time.Now() // else the last one is still under way, and its round trip not over
+	}
+	nonce = c.nonce
+	c.mu.Unlock()
+	l.sock.SetWriteDeadline(time.Now().Add(c.p.e.cfg.Timeouts.Pong))
+	m := wire.Ping{Nonce: nonce}
+	return l.send(wire.TypePing, m.Append(nil))
+}
+
+func (c *pinger) silence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.pong)
+}
+
+func (c *pinger) frame(t wire.Type, payload []byte) error {
+	if t != wire.TypePong {
+		return fmt.Errorf("%w: %v on a control connection", wire.ErrMalformed, t)
+	}
+	m, err := wire.ParsePing(payload)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	c.mu.Lock()
+	fresh := m.Nonce == c.nonce && c.pong.Before(c.sent)
+	rtt := now.Sub(c.sent)
+	c.pong = now
+	c.mu.Unlock()
+	if fresh {
+		c.p.mu.Lock()
+		if c.p.rtt == 0 {
+			c.p.rtt = rtt
+		}
+		c.p.rtt += (rtt - c.p.rtt) / 8
+		c.p.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *pinger) closed(err error) { c.broken <- err }
+
+// group returns the log of what is sent in a history group; nil: none, or there are too many.
+func (p *peer) group(name string) *history.Sender {
+	p.mu.Lock()
+	known := p.groups[name]
+	if !known && len(p.groups) < maxGroups {
+		p.groups[name], known = true, true
+	}
+	p.mu.Unlock()
+	if name == "" || !known {
+		return nil
+	}
+	return p.senders.Group(name)
+}
+
+// incompatible notes that a peer that connected speaks another version.
+func (p *peer) incompatible(v *wire.VersionError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.up {
+		p.version, p.reason = fmt.Sprintf("%d.%d", v.Major, v.Minor), reason.Incompatible
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/trunkline/trunkline/bpf/reason"
+)
+
+// PeerStatus describes a peer. Bytes are totals since the agent started; wire bytes are frames, before TLS.
+type PeerStatus struct {
+	ID            uint32
+	Name          string
+	Address       string
+	Up            bool
+	Since         time.Time // of the last change of Up
+	RTT           time.Duration
+	Version       string // of the peer's protocol; empty: not met yet
+	LegsWarm      int
+	LegsUsed      int    // live flows, either way
+	FlowsOpened   uint64 // steered here and opened at the peer
+	FlowsAccepted uint64 // opened here for the peer
+	RawSent       int64
+	WireSent      int64
+	RawReceived   int64
+	WireReceived  int64
+	HistoryBytes  int64 // memory of all histories with this peer
+	Reason        reason.Code
+	Problem       string // why it is down, for people
+}
+
+// FlowStatus describes a live flow. Sent is towards the peer. Wire bytes are frames, before TLS.
+type FlowStatus struct {
+	ID           uint64
+	Near         bool           // the application is on this host
+	Direct       bool           // carried without the peer
+	Client       netip.AddrPort // near: as the engine sees it; else as the peer says, and not valid if it does not
+	Destination  netip.AddrPort
+	Peer         string
+	RuleID       uint32
+	Reason       reason.Code // why it is not optimised
+	RawSent      int64
+	WireSent     int64
+	RawReceived  int64
+	WireReceived int64
+	Start        time.Time
+}
+
+// Peers describes all peers, in the order of the configuration.
+func (e *Engine) Peers() []PeerStatus {
+	e.mu.Lock()
+	peers := slices.Clone(e.peers)
+	e.mu.Unlock()
+	list := make([]PeerStatus, 0, len(peers))
+	for _, p := range peers {
+		list = append(list, p.status())
+	}
+	return list
+}
+
+func (p *peer) status() PeerStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := PeerStatus{
+		ID: p.cfg.ID, Name: p.cfg.Name, Address: p.cfg.Address, Up: p.up, Since: p.since, RTT: p.rtt, Version: p.version,
+		LegsWarm: len(p.idle), LegsUsed: int(p.flows.Load()), FlowsOpened: p.opened.Load(), FlowsAccepted: p.accepted.Load(),
+		RawSent: p.total.rawSent.Load(), WireSent: p.total.wireSent.Load(),
+		RawReceived: p.total.rawReceived.Load(), WireReceived: p.total.wireReceived.Load(),
+		Reason: p.reason, Problem: p.problem,
+	}
+	if p.cfg.Address == "" && p.inbound > 0 {
+		s.Up, s.Reason, s.Problem = true, reason.None, ""
+	}
+	for _, h := range p.senders.Stats() {
+		s.HistoryBytes += h.HeldBytes + h.IndexBytes
+	}
+	for _, h := range p.receivers.Stats() {
+		s.HistoryBytes += h.HeldBytes + h.IndexBytes
+	}
+	return s
+}
+
+// Flows describes all live flows, oldest first.
+func (e *Engine) Flows() []FlowStatus {
+	e.mu.Lock()
+	list := make([]FlowStatus, 0, len(e.flows)+len(e.relays))
+	for _, f := range e.flows {
+		list = append(list, f.status())
+	}
+	for r := range e.relays {
+		list = append(list, FlowStatus{
+			ID: r.id, Near: true, Direct: true, Client: r.client, Destination: r.destination, RuleID: r.rule.ID, Reason: r.reason,
+			RawSent: r.up.Load(), WireSent: r.up.Load(), RawReceived: r.down.Load(), WireReceived: r.down.Load(), Start: r.start,
+		})
+	}
+	e.mu.Unlock()
+	slices.SortFunc(list, func(a, b FlowStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+func (f *flow) status() FlowStatus {
+	return FlowStatus{
+		ID: f.id, Near: f.near, Client: f.client, Destination: f.destination, Peer: f.p.config().Name, RuleID: f.rule.ID,
+		Reason:  reason.Code(f.encReason.Load()),
+		RawSent: f.count.rawSent.Load(), WireSent: f.count.wireSent.Load(),
+		RawReceived: f.count.rawReceived.Load(), WireReceived: f.count.wireReceived.Load(), Start: f.start,
+	}
+}

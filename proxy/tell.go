@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"time"
+
+	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/wire"
+)
+
+// ackBytes is how many raw bytes may be unacknowledged before an ACK goes out without delay.
+const ackBytes = 64 << 10
+
+// tell sends what is not data: ACK, ASK and its answer, RESET, and the end of the leg.
+func (f *flow) tell() {
+	delay := time.NewTimer(0)
+	defer delay.Stop()
+	for armed := true; ; {
+		late := false
+		select {
+		case <-f.legEnd:
+			return
+		case <-f.news:
+		case <-delay.C:
+			late, armed = true, false
+		}
+		for {
+			act, wait := f.next(late)
+			late = false
+			if wait && !armed {
+				delay.Reset(f.e.cfg.Timeouts.AckDelay)
+				armed = true
+			}
+			if act == nil {
+				break
+			}
+			if !act() {
+				return
+			}
+		}
+	}
+}
+
+// next decides what is to be told; late: an ACK has waited long enough; wait: it may wait. The action returns false after
+// the last word.
+func (f *flow) next(late bool) (act func() bool, wait bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed {
+		return f.lastWord(f.reset), false
+	}
+	if ask := f.ask; ask != nil {
+		f.ask = nil
+		return func() bool { return f.say(wire.TypeAsk, ask.Append(nil)) }, false
+	}
+	if ask := f.resend; ask != nil {
+		f.resend = nil
+		return func() bool { f.sendAgain(*ask); return true }, false
+	}
+	news := f.blocks > f.acked
+	urgent := f.received-f.ackedBytes >= ackBytes || f.endReceived || late
+	if news && urgent || f.written+f.window-f.granted >= f.window/4 {
+		m := f.makeAck()
+		return func() bool { return f.say(wire.TypeAck, m.Append(nil)) }, false
+	}
+	if !news && f.endSent && f.endReceived && f.enc.Unacked() == 0 {
+		return f.lastWord(nil), false
+	}
+	return nil, news
+}
+
+// makeAck notes that an ACK is sent; f.mu is held.
+func (f *flow) makeAck() wire.Ack {
+	f.acked, f.ackedBytes = f.blocks, f.received
+	f.granted = max(f.granted, f.written+f.window)
+	return wire.Ack{Blocks: f.acked, Credit: uint64(f.granted)}
+}
+
+// withAck appends an ACK to frames that are about to be sent anyway.
+func (f *flow) withAck(frames []byte) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.blocks == f.acked {
+		return frames
+	}
+	m := f.makeAck()
+	return wire.AppendFrame(frames, wire.TypeAck, m.Append(nil))
+}
+
+func (f *flow) say(t wire.Type, payload []byte) bool {
+	f.write(wire.AppendFrame(nil, t, payload))
+	return true
+}
+
+// lastWord ends the leg from this end.
+func (f *flow) lastWord(reset *wire.Reset) func() bool {
+	return func() bool {
+		f.leg.hurry()
+		if reset != nil {
+			f.say(wire.TypeReset, reset.Append(nil))
+		}
+		f.leg.shut()
+		return false
+	}
+}
+
+// sendAgain answers an ASK. END goes out once more, because the peer skipped it.
+func (f *flow) sendAgain(ask wire.Ask) {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	err := f.enc.Resend(ask.Block, ask.Retire, func(payload []byte) error {
+		frame := wire.AppendFrame(nil, wire.TypeData, payload)
+		f.countSent(0, len(frame))
+		return f.leg.write(frame)
+	})
+	if err != nil {
+		f.e.limited.warn("the peer asked for a block that is gone", "peer", f.p.config().Name, "err", err)
+		f.fail(reason.HistoryMismatch, err.Error(), true)
+		return
+	}
+	f.mu.Lock()
+	ended := f.endSent
+	m := wire.End{Total: uint64(f.sent)}
+	f.mu.Unlock()
+	if ended {
+		f.say(wire.TypeEnd, m.Append(nil))
+	}
+}
