@@ -40,11 +40,23 @@ type steerEnv struct {
 func newSteerEnv(t *testing.T, change func(*policy.Rule)) *steerEnv {
 	t.Helper()
 	e := &steerEnv{t: t, world: testenv.NewWorld(t)}
+	e.serveFar()
+	e.load(change)
+	return e
+}
+
+func (e *steerEnv) serveFar() {
 	e.world.InFar(func() {
 		for _, a := range []string{testenv.Far4, testenv.Far6, testenv.RouterLink4} {
-			e.serve(listen(t, a, testPort), func(c net.Conn) string { return "direct " + c.RemoteAddr().String() })
+			e.serve(listen(e.t, a, testPort), func(c net.Conn) string { return "direct " + c.RemoteAddr().String() })
 		}
 	})
+}
+
+// load attaches everything and starts the stand-in.
+func (e *steerEnv) load(change func(*policy.Rule)) {
+	t := e.t
+	t.Helper()
 	rules := []policy.Rule{}
 	for i, remote := range []string{"0.0.0.0/0", "::/0"} {
 		r := policy.Rule{ID: uint32(i + 1), Remote: netip.MustParsePrefix(remote), Ports: []uint16{testPort},
@@ -71,7 +83,6 @@ func newSteerEnv(t *testing.T, change func(*policy.Rule)) *steerEnv {
 		}
 	}
 	e.startEngine()
-	return e
 }
 
 func (e *steerEnv) startEngine() {

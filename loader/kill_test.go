@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/loader/internal/testenv"
+)
+
+const killedEnv = "TL_TEST_KILLED_AGENT"
+
+// A killed agent refuses nobody: while it dies, connections go to it, or to the far server, but none is turned away.
+func TestKilledAgentRefusesNobody(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	if os.Getenv(killedEnv) != "" {
+		e := &steerEnv{t: t}
+		e.load(nil)
+		os.Stdout.WriteString("ready\n")
+		select {}
+	}
+	e := &steerEnv{t: t, world: testenv.NewWorld(t)}
+	e.serveFar()
+	for range 15 {
+		agent, steered := startAgent(t), uint64(0)
+		if got := e.dial4().line(t); !strings.HasPrefix(got, "engine ") {
+			t.Fatalf("reached %q, want the engine", got)
+		}
+		var stop atomic.Bool
+		var refused, direct atomic.Uint64
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for !stop.Load() {
+				switch err := knock(&direct); {
+				case err == nil:
+					steered++
+				case !errors.Is(err, unix.ECONNRESET):
+					refused.Add(1)
+					t.Errorf("connect: %v", err)
+				}
+			}
+		}()
+		time.Sleep(50 * time.Millisecond)
+		if err := agent.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = agent.Wait() // "signal: killed"
+		time.Sleep(20 * time.Millisecond)
+		stop.Store(true)
+		<-done
+		if direct.Load() == 0 {
+			t.Error("no connection went direct after the kill")
+		}
+		t.Logf("%d connections, %d of them direct, %d refused", steered, direct.Load(), refused.Load())
+	}
+}
+
+// startAgent starts this test again as the agent that is to be killed.
+func startAgent(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), killedEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := bufio.NewScanner(out)
+	for s.Scan() {
+		if s.Text() == "ready" {
+			return cmd
+		}
+		t.Log(s.Text())
+	}
+	t.Fatal("the agent did not start")
+	return nil
+}
+
+// knock connects and closes, as fast as it can.
+func knock(direct *atomic.Uint64) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, sockaddr(unix.AF_INET, testenv.Far4, testPort)); err != nil {
+		return err
+	}
+	buf := make([]byte, 10)
+	n, err := unix.Read(fd, buf)
+	if err == nil && strings.HasPrefix(string(buf[:n]), "direct") {
+		direct.Add(1)
+	}
+	return err
+}
