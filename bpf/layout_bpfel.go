@@ -192,20 +192,23 @@ type layoutTlRule struct {
 }
 
 type layoutTlSock struct {
-	_           structs.HostLayout
-	OrigAddr    layoutTlAddr
-	LocalAddr   layoutTlAddr
-	RuleId      uint32
-	Reason      uint32
-	OrigPort    uint16
-	OrigFamily  uint16
-	Steered     uint8
-	Priority    uint8
-	Own         uint8
-	Splice      uint8
-	SpliceBytes uint32
-	SpliceMsgs  uint32
-	Marked      uint64
+	_            structs.HostLayout
+	OrigAddr     layoutTlAddr
+	LocalAddr    layoutTlAddr
+	RuleId       uint32
+	Reason       uint32
+	OrigPort     uint16
+	OrigFamily   uint16
+	Steered      uint8
+	Priority     uint8
+	Own          uint8
+	Splice       uint8
+	SpliceBytes  uint32
+	SpliceMsgs   uint32
+	SpliceCookie uint64
+	SpliceSeq    uint32
+	Pad          uint32
+	Marked       uint64
 }
 
 type layoutTlWhere uint32

@@ -212,6 +212,9 @@ struct tl_sock {
 	__u8 splice;	    /* 0: never; 1: redirect while the budget lasts; 2: over, plain TCP for good */
 	__u32 splice_bytes; /* redirected so far */
 	__u32 splice_msgs;
+	__u64 splice_cookie; /* this socket's, and */
+	__u32 splice_seq;   /* the number of the first byte it sends: by both the engine's end is found */
+	__u32 pad;
 	__u64 marked;	    /* packets on the wire marked so far */
 };
 

@@ -5,25 +5,13 @@
  * receive queue. The decision is sticky from the first message: the kernel reads redirected bytes before those of TCP, so
  * from redirected to plain keeps the order, once, and the way back never does.
  */
-#include "lookup.h"
 #include "splice_maps.h"
-
-/* Fields are read before any branch: reads merged behind one go through a changed pointer, which the verifier refuses. */
-static __always_inline void tl_splice_key_of(volatile struct sk_msg_md *msg, struct tl_splice_key *key)
-{
-	__u32 family = msg->family, ip4 = msg->local_ip4;
-	__u32 a0 = msg->local_ip6[0], a1 = msg->local_ip6[1], a2 = msg->local_ip6[2], a3 = msg->local_ip6[3];
-
-	key->addr = family == TL_AF_INET ? tl_addr4(ip4) : tl_addr6(a0, a1, a2, a3);
-	key->port = msg->local_port;
-	key->engine_port = bpf_ntohl(msg->remote_port);
-}
 
 SEC("sk_msg")
 int tl_verdict(struct sk_msg_md *msg)
 {
 	struct tl_splice_count *n = tl_splice_counts();
-	struct tl_splice_key key = {};
+	struct tl_splice_id id = {};
 	struct bpf_sock *sk = msg->sk;
 	__u32 size = msg->size;
 	struct tl_sock *s;
@@ -44,8 +32,9 @@ int tl_verdict(struct sk_msg_md *msg)
 		n->unfit++;
 		return SK_PASS;
 	}
-	tl_splice_key_of(msg, &key);
-	if (bpf_msg_redirect_hash(msg, &tl_engs, &key, BPF_F_INGRESS) != SK_PASS) {
+	id.cookie = s->splice_cookie;
+	id.seq = s->splice_seq;
+	if (bpf_msg_redirect_hash(msg, &tl_engs, &id, BPF_F_INGRESS) != SK_PASS) {
 		s->splice = TL_SPLICE_OVER;
 		n->absent++;
 		return SK_PASS;

@@ -23,6 +23,13 @@ type skmsgTlSpliceCount struct {
 	Unfit           uint64
 }
 
+type skmsgTlSpliceId struct {
+	_      structs.HostLayout
+	Cookie uint64
+	Seq    uint32
+	Pad    uint32
+}
+
 type skmsgTlSpliceKey struct {
 	_    structs.HostLayout
 	Addr struct {

@@ -13,6 +13,7 @@ import (
 // The entries of the sockmap fast path's maps; splice_maps.h says what each field means.
 type (
 	SpliceKey   = skmsgTlSpliceKey
+	SpliceID    = skmsgTlSpliceId
 	SpliceCount = skmsgTlSpliceCount
 )
 
@@ -40,7 +41,7 @@ func Splice() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// SpliceKeyFrom returns the key under which both ends of a steered connection go: the application's end as the engine
+// SpliceKeyFrom returns the key under which the application's end of a steered connection goes: its address as the engine
 // sees it, and the engine's port.
 func SpliceKeyFrom(client netip.AddrPort, enginePort uint16) SpliceKey {
 	k := SpliceKey{Port: client.Port(), EnginePort: enginePort}

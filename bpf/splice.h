@@ -27,7 +27,7 @@ static __always_inline void tl_splice_app(struct bpf_sock_ops *ctx)
 		.engine_port = bpf_ntohl(v->remote_port),
 	};
 	struct bpf_sock *sk = ctx->sk;
-	__u64 now = bpf_ktime_get_ns();
+	struct tl_splice_id id = { .seq = v->snd_nxt };
 	struct tl_splice_count *n;
 	struct tl_rule *rule;
 	struct tl_sock *s;
@@ -41,13 +41,16 @@ static __always_inline void tl_splice_app(struct bpf_sock_ops *ctx)
 	if (!rule || !rule->splice || !tl_splice_fit(sk))
 		return;
 	key.addr = family == TL_AF_INET ? tl_addr4(ip4) : tl_addr6(a0, a1, a2, a3);
+	id.cookie = bpf_get_socket_cookie(ctx);
 	s->splice_bytes = 0;
 	s->splice_msgs = 0;
+	s->splice_cookie = id.cookie;
+	s->splice_seq = id.seq;
 	/* An entry that is there already is another socket's: never touch it, this one stays plain. */
 	if (bpf_sock_hash_update(ctx, &tl_apps, &key, BPF_NOEXIST))
 		return;
 	s->splice = TL_SPLICE_ON;
-	bpf_map_update_elem(&tl_due, &key, &now, BPF_ANY);
+	bpf_map_update_elem(&tl_due, &key, &id, BPF_ANY);
 	n = tl_splice_counts();
 	if (n)
 		n->entered++;
@@ -68,6 +71,7 @@ static __always_inline void tl_splice_engine(struct bpf_sock_ops *ctx)
 		.engine_port = local_port,
 	};
 	bool v4 = family == TL_AF_INET;
+	struct tl_splice_id *due, id;
 	struct tl_agent *agent;
 	struct tl_addr local;
 	__u32 zero = 0;
@@ -79,10 +83,12 @@ static __always_inline void tl_splice_engine(struct bpf_sock_ops *ctx)
 	if (!tl_is_loopback(&local) || bpf_get_netns_cookie(ctx) != agent->netns_cookie)
 		return;
 	key.addr = v4 ? tl_addr4(remote4) : tl_addr6(r0, r1, r2, r3);
-	if (bpf_map_delete_elem(&tl_due, &key))
+	due = bpf_map_lookup_elem(&tl_due, &key);
+	if (!due || due->seq != v->rcv_nxt)
 		return;
-	/* An older entry under this key can only be a remnant: the four-tuple is this socket's now. */
-	bpf_sock_hash_update(ctx, &tl_engs, &key, BPF_ANY);
+	id = *due;
+	bpf_map_delete_elem(&tl_due, &key);
+	bpf_sock_hash_update(ctx, &tl_engs, &id, BPF_NOEXIST);
 }
 
 static __always_inline void tl_splice_sockops(struct bpf_sock_ops *ctx)

@@ -7,7 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include "maps.h"
 
-/* Both ends of a steered connection go by the same key: the application's end as the engine sees it. */
+/* The application's end as the engine sees it at accept; the engine takes it out by this key. */
 struct tl_splice_key {
 	struct tl_addr addr; /* the application's, as bound: loopback as a rule */
 	__u16 port;	     /* the application's */
@@ -22,11 +22,22 @@ struct {
 	__type(value, __u64);
 } tl_apps SEC(".maps");
 
-/* The engine's ends: only a target. No program is attached, so that what the engine sends stays plain TCP. */
+/* A connection, once and for all: ports come again, and so does a socket that is connected a second time. */
+struct tl_splice_id {
+	__u64 cookie; /* of the application's socket */
+	__u32 seq;    /* of the first byte it sends */
+	__u32 pad;
+};
+
+/*
+ * The engine's ends: only a target. No program is attached, so that what the engine sends stays plain TCP. They do not go
+ * by ports: the engine may still read from a connection when the next one has its ports, and a socket whose entry is
+ * replaced loses its unread bytes.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKHASH);
 	__uint(max_entries, 16384);
-	__type(key, struct tl_splice_key);
+	__type(key, struct tl_splice_id);
 	__type(value, __u64);
 } tl_engs SEC(".maps");
 
@@ -35,7 +46,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct tl_splice_key);
-	__type(value, __u64); /* CLOCK_MONOTONIC in ns, for people */
+	__type(value, struct tl_splice_id);
 } tl_due SEC(".maps");
 
 /* tl_sock.splice. There is no way from OVER back to ON: redirected bytes would overtake those in the TCP queue. */

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/bpf/reason"
@@ -49,7 +50,28 @@ func (l *Loader) loadSplice() error {
 		return err
 	}
 	l.onClose(detach)
+	l.onClose(l.keepTargets)
 	return nil
+}
+
+// keepTargets runs when nothing enters sockets any more. A socket that leaves tl_engs loses the redirected bytes that the
+// engine has not read, without a word to either end. So if the engine is still at work, the map stays until the process
+// ends: the descriptor is left open on purpose.
+func (l *Loader) keepTargets() error {
+	engs := l.maps["tl_engs"]
+	if emptyMap(engs) {
+		return nil
+	}
+	l.log.Warn("closing while the engine still has connections on the sockmap fast path")
+	if _, err := unix.FcntlInt(uintptr(engs.FD()), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("keeping the sockmap of the engine's connections: %w", err)
+	}
+	return nil
+}
+
+func emptyMap(m *ebpf.Map) bool {
+	key, err := m.NextKeyBytes(nil)
+	return key == nil && err == nil
 }
 
 // attachVerdict has every write of sockets in the map pass the program. A link goes with the process; where the kernel

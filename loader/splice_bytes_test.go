@@ -244,10 +244,9 @@ func TestSpliceBound(t *testing.T) {
 func TestSpliceSticky(t *testing.T) {
 	late := map[string]func(t *testing.T, p *splicePair){
 		"target not there yet": func(t *testing.T, p *splicePair) {
-			must(t, p.give(bpf.SpliceOn))
-			must(t, p.put("tl_apps", p.app))
+			must(t, p.enterApp())
 			write(t, p.app, "first ")
-			must(t, p.put("tl_engs", p.eng))
+			must(t, p.enterEngine())
 		},
 		"first message before the map": func(t *testing.T, p *splicePair) {
 			write(t, p.app, "first ")
@@ -307,7 +306,7 @@ func TestSpliceMapped(t *testing.T) {
 	if err := unix.Connect(fd, to); err != nil {
 		t.Fatal(err)
 	}
-	p := &splicePair{b: b, app: connFromFD(t, fd)}
+	p := &splicePair{b: b, app: connFromFD(t, fd), id: b.nextID()}
 	t.Cleanup(p.close)
 	must(t, p.accept(b.listeners[0], time.Now().Add(time.Second)))
 	p.key = bpf.SpliceKeyFrom(addrPort(p.app.LocalAddr()), port)

@@ -221,20 +221,23 @@ func checkSpliceCall(p *splicePair) error {
 	})
 }
 
-// checkHalfClose: all bytes come before the end, both ways, though the reader is late.
+// checkHalfClose: all bytes come before the end, both ways. The engine reads last, when both ends have finished and the
+// connection itself is gone.
 func checkHalfClose(p *splicePair) error {
-	for _, way := range []struct{ from, to *net.TCPConn }{{p.app, p.eng}, {p.eng, p.app}} {
-		sent := make([]byte, 100_000)
-		fillRandom(sent)
+	sent := make([]byte, 100_000)
+	fillRandom(sent)
+	for _, from := range []*net.TCPConn{p.app, p.eng} {
 		for part := range 4 {
-			if _, err := way.from.Write(sent[part*25_000 : (part+1)*25_000]); err != nil {
+			if _, err := from.Write(sent[part*25_000 : (part+1)*25_000]); err != nil {
 				return err
 			}
 		}
-		if err := way.from.CloseWrite(); err != nil {
+		if err := from.CloseWrite(); err != nil {
 			return err
 		}
-		got, err := io.ReadAll(way.to)
+	}
+	for _, to := range []*net.TCPConn{p.app, p.eng} {
+		got, err := io.ReadAll(to)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -85,6 +86,7 @@ func testSplice(ctx context.Context) error {
 type spliceBench struct {
 	coll      *ebpf.Collection
 	detach    func() error
+	pairs     atomic.Uint64
 	listeners []net.Listener // one for each family that loopback has
 }
 
@@ -92,7 +94,8 @@ type spliceBench struct {
 type splicePair struct {
 	b        *spliceBench
 	app, eng *net.TCPConn
-	key      bpf.SpliceKey
+	key      bpf.SpliceKey // of the application's end
+	id       bpf.SpliceID  // of the engine's end
 }
 
 func newSpliceBench() (*spliceBench, error) {
@@ -191,7 +194,7 @@ func (b *spliceBench) connect(ln net.Listener, deadline time.Time) (*splicePair,
 	if err != nil {
 		return nil, err
 	}
-	p := &splicePair{b: b, app: app.(*net.TCPConn)}
+	p := &splicePair{b: b, app: app.(*net.TCPConn), id: b.nextID()}
 	if err := p.accept(ln, deadline); err != nil {
 		p.close()
 		return nil, err
@@ -220,32 +223,34 @@ func (p *splicePair) accept(ln net.Listener, deadline time.Time) error {
 	}
 }
 
-// enter puts both ends into their maps: the target before the end that redirects to it.
+// nextID numbers connections; sockops takes a cookie and a sequence number.
+func (b *spliceBench) nextID() bpf.SpliceID { return bpf.SpliceID{Cookie: b.pairs.Add(1)} }
+
+// enter puts both ends into their maps as sockops does: the target before the first byte.
 func (p *splicePair) enter() error {
-	if err := p.give(bpf.SpliceOn); err != nil {
-		return err
-	}
-	if err := p.put("tl_engs", p.eng); err != nil {
-		return err
-	}
-	return p.put("tl_apps", p.app)
+	return errors.Join(p.enterEngine(), p.enterApp())
 }
 
-// give writes the application's end's state as sockops would.
-func (p *splicePair) give(splice uint8) error {
-	err := withFD(p.app, func(fd int) error {
-		return p.b.coll.Maps["tl_sock"].Update(int32(fd), bpf.Sock{Splice: splice}, ebpf.UpdateAny)
+func (p *splicePair) enterEngine() error {
+	err := withFD(p.eng, func(fd int) error {
+		return p.b.coll.Maps["tl_engs"].Update(p.id, uint64(fd), ebpf.UpdateNoExist)
 	})
 	if err != nil {
-		return fmt.Errorf("giving the socket its state: %w", err)
+		return fmt.Errorf("entering the engine's end: %w", err)
 	}
 	return nil
 }
 
-func (p *splicePair) put(name string, c *net.TCPConn) error {
-	err := withFD(c, func(fd int) error { return p.b.coll.Maps[name].Update(p.key, uint64(fd), ebpf.UpdateNoExist) })
+func (p *splicePair) enterApp() error {
+	s := bpf.Sock{Splice: bpf.SpliceOn, SpliceCookie: p.id.Cookie, SpliceSeq: p.id.Seq}
+	err := withFD(p.app, func(fd int) error {
+		if err := p.b.coll.Maps["tl_sock"].Update(int32(fd), s, ebpf.UpdateAny); err != nil {
+			return err
+		}
+		return p.b.coll.Maps["tl_apps"].Update(p.key, uint64(fd), ebpf.UpdateNoExist)
+	})
 	if err != nil {
-		return fmt.Errorf("entering a socket into %s: %w", name, err)
+		return fmt.Errorf("entering the application's end: %w", err)
 	}
 	return nil
 }

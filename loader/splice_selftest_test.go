@@ -65,8 +65,8 @@ func TestSpliceSelfTestSeesFaults(t *testing.T) {
 		fault func(p *splicePair) error
 	}{
 		// The verdict finds no target: nothing is redirected.
-		{"redirect", func(p *splicePair) error { return p.b.coll.Maps["tl_engs"].Delete(p.key) }},
-		{"hash", func(p *splicePair) error { return p.b.coll.Maps["tl_engs"].Delete(p.key) }},
+		{"redirect", func(p *splicePair) error { return p.b.coll.Maps["tl_engs"].Delete(p.id) }},
+		{"hash", func(p *splicePair) error { return p.b.coll.Maps["tl_engs"].Delete(p.id) }},
 		// Bytes of somebody else in front.
 		{"half-close", func(p *splicePair) error { _, err := p.app.Write([]byte("x")); return err }},
 		{"release", func(p *splicePair) error { _, err := p.app.Write([]byte("x")); return err }},

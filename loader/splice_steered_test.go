@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -72,18 +73,23 @@ func engineListener(t *testing.T, addr string) *net.TCPListener {
 // take accepts the connection that was just made and checks that it was steered.
 func (w *steeredWorld) take(t *testing.T, ln *net.TCPListener, app *net.TCPConn) *splicePair {
 	t.Helper()
+	p := &splicePair{app: app, eng: w.accept(t, ln)}
+	t.Cleanup(p.close)
+	_ = p.app.SetDeadline(time.Now().Add(20 * time.Second))
+	return p
+}
+
+func (w *steeredWorld) accept(t *testing.T, ln *net.TCPListener) *net.TCPConn {
+	t.Helper()
 	_ = ln.SetDeadline(time.Now().Add(5 * time.Second))
 	eng, err := ln.AcceptTCP()
 	must(t, err)
-	p := &splicePair{app: app, eng: eng}
-	t.Cleanup(p.close)
-	for _, c := range []*net.TCPConn{p.app, p.eng} {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	}
+	t.Cleanup(func() { _ = eng.Close() })
+	_ = eng.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, ok := w.TakeOriginal(addrPort(eng.RemoteAddr())); !ok {
 		t.Fatal("the connection came without an original destination")
 	}
-	return p
+	return eng
 }
 
 func (w *steeredWorld) dial(t *testing.T, to string) *splicePair {
@@ -156,8 +162,84 @@ func TestSpliceSteered(t *testing.T) {
 			w.SpliceDone(addrPort(p.eng.RemoteAddr())) // once more does no harm
 		})
 	}
+	t.Run("again", w.testAgain)
 	t.Run("bytes", w.testBytes)
 	t.Run("nothing is left", w.testNothingLeft)
+}
+
+// testAgain: a port, or the very socket, connects again while the engine has yet to read from the connection before. Each
+// connection's bytes stay its own.
+func (w *steeredWorld) testAgain(t *testing.T) {
+	from := &unix.SockaddrInet4{Port: 7777}
+	to := &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(testenv.Far4).As4()}
+	// A reset, then the same port by another socket.
+	reuse := func(t *testing.T, fd int) int {
+		must(t, unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
+		must(t, unix.Close(fd))
+		return boundSocket(t, from)
+	}
+	// The same socket, without its connection.
+	disconnect := func(t *testing.T, fd int) int {
+		unspec := make([]byte, 16)
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspec[0])), 16)
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		return fd
+	}
+	for name, again := range map[string]func(*testing.T, int) int{"port": reuse, "socket": disconnect} {
+		t.Run(name, func(t *testing.T) {
+			before := w.counts(t)
+			fd := boundSocket(t, from)
+			must(t, unix.Connect(fd, to))
+			eng1 := w.accept(t, w.ln4)
+			_, err := unix.Write(fd, []byte("first connection"))
+			must(t, err)
+			fd = again(t, fd)
+			must(t, unix.Connect(fd, to))
+			p := w.take(t, w.ln4, connFromFD(t, fd))
+			must(t, exchange(p.app, p.eng, []byte("second connection")))
+			got, err := io.ReadAll(eng1)
+			if string(got) != "first connection" || !errors.Is(err, unix.ECONNRESET) {
+				t.Errorf("%q came by the first (%v)", got, err)
+			}
+			if n := w.counts(t); n.Redirected-before.Redirected < 1 {
+				t.Errorf("nothing was redirected: %+v", n)
+			}
+			_ = p.app.SetLinger(0)
+		})
+	}
+}
+
+func boundSocket(t *testing.T, from unix.Sockaddr) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	must(t, err)
+	must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	must(t, unix.Bind(fd, from))
+	return fd
+}
+
+// TestSpliceClose: a loader that goes before the engine takes no byte along.
+func TestSpliceClose(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	testenv.NewWorld(t)
+	w := newSteeredWorld(t, policy.SpliceForce)
+	p := w.dial(t, steered4)
+	write(t, p.app, "redirected ")
+	if w.splice.ready && w.counts(t).Redirected == 0 {
+		t.Error("nothing was redirected")
+	}
+	must(t, w.Close())
+	time.Sleep(300 * time.Millisecond) // the kernel frees maps later
+	write(t, p.app, "plain")
+	must(t, p.app.CloseWrite())
+	got, err := io.ReadAll(p.eng)
+	if err != nil || string(got) != "redirected plain" {
+		t.Errorf("%q came (%v)", got, err)
+	}
 }
 
 // testBytes: many steered connections at once, some released on the way.
@@ -188,21 +270,15 @@ func (w *steeredWorld) testBytes(t *testing.T) {
 // testNothingLeft: closed connections are in no map.
 func (w *steeredWorld) testNothingLeft(t *testing.T) {
 	for _, name := range []string{"tl_apps", "tl_engs", "tl_due"} {
-		var left int
+		left := true
 		for range 100 {
-			left = 0
-			var key, next bpf.SpliceKey
-			for err := w.maps[name].NextKey(nil, &next); err == nil; err = w.maps[name].NextKey(key, &next) {
-				left++
-				key = next
-			}
-			if left == 0 {
+			if left = !emptyMap(w.maps[name]); !left {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if left > 0 {
-			t.Errorf("%d entries are left in %s", left, name)
+		if left {
+			t.Errorf("something is left in %s", name)
 		}
 	}
 }
