@@ -294,6 +294,38 @@ func TestSpliceZerocopy(t *testing.T) {
 	}
 }
 
+// TestSpliceReleaseInRecv: the application waits in recv(2), which holds on to the map's hooks, while it is taken out.
+func TestSpliceReleaseInRecv(t *testing.T) {
+	b := testBench(t)
+	p := testPair(t, b, b.listeners[0], true)
+	must(t, exchange(p.app, p.eng, []byte("request")))
+	got := make(chan string, 1)
+	file, err := p.app.File() // its descriptor blocks
+	must(t, err)
+	defer file.Close()
+	must(t, unix.SetNonblock(int(file.Fd()), false))
+	go func() {
+		buf := make([]byte, 16)
+		n, _, err := unix.Recvfrom(int(file.Fd()), buf, 0)
+		got <- fmt.Sprint(string(buf[:max(n, 0)]), err)
+	}()
+	time.Sleep(20 * time.Millisecond)
+	must(t, p.release())
+	time.Sleep(20 * time.Millisecond)
+	write(t, p.eng, "answer")
+	select {
+	case s := <-got:
+		if s != "answer<nil>" {
+			t.Errorf("recv returned %s", s)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("recv never returned")
+	}
+	must(t, unix.SetNonblock(int(file.Fd()), true))
+	must(t, exchange(p.app, p.eng, []byte("by plain TCP")))
+	must(t, checkFionread(p))
+}
+
 // TestSpliceMapped: an IPv4 connection of an IPv6 socket is the same connection to the engine.
 func TestSpliceMapped(t *testing.T) {
 	b := testBench(t)

@@ -21,7 +21,7 @@ import (
 // Bounds of the self-test, so that a kernel on which a wake-up is lost holds nobody up.
 const (
 	spliceTestTotal = 1800 * time.Millisecond
-	spliceTestCheck = 500 * time.Millisecond
+	spliceTestCheck = 900 * time.Millisecond
 )
 
 // SpliceFailure is one check of the self-test that this kernel does not pass.

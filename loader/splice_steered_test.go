@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -218,6 +219,33 @@ func boundSocket(t *testing.T, from unix.Sockaddr) int {
 	must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 	must(t, unix.Bind(fd, from))
 	return fd
+}
+
+// TestSpliceAbsent: without sockmap in the kernel the rest of sockops loads, and no rule asks for what is not there.
+func TestSpliceAbsent(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	testenv.NewWorld(t)
+	w := newSteeredWorld(t, policy.SpliceForce)
+	w.splice = spliceState{detail: "no sockhash"}
+	must(t, w.Apply(spliceRules(policy.SpliceForce), nil))
+	if f := w.spliceFeature(w.o.Rules); f.On || f.Detail != "no sockhash" {
+		t.Errorf("feature %+v", f)
+	}
+	coll, err := w.loadSockops()
+	must(t, err)
+	for name := range coll.Maps {
+		if slices.Contains([]string{"tl_apps", "tl_engs", "tl_due", "tl_spliced"}, name) {
+			t.Errorf("sockops wants the map %s", name)
+		}
+	}
+	before := w.counts(t)
+	p := w.dial(t, steered4)
+	must(t, exchange(p.app, p.eng, []byte("request")))
+	if n := w.counts(t); n != before {
+		t.Errorf("before %+v, after %+v", before, n)
+	}
 }
 
 // TestSpliceClose: a loader that goes before the engine takes no byte along.
