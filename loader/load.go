@@ -128,6 +128,25 @@ func (l *Loader) onClose(f func() error) {
 	l.undo = append(l.undo, f)
 }
 
+// attempt runs f, and undoes what f registered if it fails: a feature is on as a whole or not at all.
+func (l *Loader) attempt(f func() error) error {
+	l.mu.Lock()
+	before := len(l.undo)
+	l.mu.Unlock()
+	err := f()
+	if err == nil {
+		return nil
+	}
+	l.mu.Lock()
+	undo := slices.Clone(l.undo[before:])
+	l.undo = l.undo[:before]
+	l.mu.Unlock()
+	for _, u := range slices.Backward(undo) {
+		err = errors.Join(err, u())
+	}
+	return err
+}
+
 // Close takes everything out of the kernel that Load put there. New connections go direct before anything else is
 // touched, so that none is sent to an engine that is about to end.
 func (l *Loader) Close() error {

@@ -4,7 +4,6 @@ package loader
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,6 +41,17 @@ func (l *Loader) attachFamily(h steeringHooks) {
 		l.feature(Feature{Name: h.feature, Detail: "it needs the feature rules, which is off", Remedy: "see there"})
 		return
 	}
+	err := l.attempt(func() error { return l.attachHooks(h) })
+	if err != nil {
+		detail, remedy := whyNot(err, steeringKernel)
+		l.log.Warn("no steering", "feature", h.feature, "why", detail, "remedy", remedy)
+		l.feature(Feature{Name: h.feature, Detail: detail, Remedy: remedy})
+		return
+	}
+	l.feature(Feature{Name: h.feature, On: true, Detail: l.steeringDetail(h.what)})
+}
+
+func (l *Loader) attachHooks(h steeringHooks) error {
 	coll, err := l.loadObject(func() (*ebpf.CollectionSpec, error) {
 		spec, err := bpf.Connect()
 		if err != nil {
@@ -54,19 +64,15 @@ func (l *Loader) attachFamily(h steeringHooks) {
 		}
 		return spec, nil
 	})
-	for i, program := range []string{"tl_getpeername", "tl_getsockname", "tl_connect"} {
-		if err != nil {
-			break
-		}
-		err = l.attachCgroup(coll, program+h.suffix, h.attach[i])
-	}
 	if err != nil {
-		detail, remedy := whyNot(err, steeringKernel)
-		l.log.Warn("no steering", "feature", h.feature, "why", detail, "remedy", remedy)
-		l.feature(Feature{Name: h.feature, Detail: detail, Remedy: remedy})
-		return
+		return err
 	}
-	l.feature(Feature{Name: h.feature, On: true, Detail: fmt.Sprintf("%s below %s", h.what, l.cgroup)})
+	for i, program := range []string{"tl_getpeername", "tl_getsockname", "tl_connect"} {
+		if err := l.attachCgroup(coll, program+h.suffix, h.attach[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // has says whether a feature is on.
