@@ -27,9 +27,9 @@ const maxFileBytes = 1 << 20
 type Config struct {
 	Path          string
 	Instance      string
-	Cgroup        string           // below the cgroup2 mount
-	Interfaces    []string         // nil: found by route
-	Listen        []netip.AddrPort // where peers connect; empty: nowhere
+	Cgroup        string         // below the cgroup2 mount
+	Interfaces    []string       // nil: found by route
+	Listen        netip.AddrPort // where peers connect; not valid: nowhere
 	StateDir      string
 	RunDir        string
 	Key           string // path of the private key
@@ -153,4 +153,16 @@ func (c *Config) defaults() {
 	if c.Key == "" {
 		c.Key = filepath.Join(c.StateDir, "key")
 	}
+}
+
+// Locate reads only where an instance keeps its things, from a file that may be wrong elsewhere; nil if there is no file.
+func Locate(path string) *Config {
+	data, err := read(path)
+	if err != nil {
+		return nil
+	}
+	c := &Config{Path: path, Instance: "default"}
+	(&decoder{file: path}).document(data, c)
+	c.defaults()
+	return c
 }

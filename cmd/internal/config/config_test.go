@@ -50,7 +50,7 @@ rules:
 	}
 	want := &Config{
 		Path: "t.yaml", Instance: "east", Cgroup: "/system.slice", Interfaces: []string{"eth0", "eth1"},
-		Listen:   []netip.AddrPort{netip.MustParseAddrPort("[::]:4820")},
+		Listen:   netip.MustParseAddrPort("[::]:4820"),
 		StateDir: "/var/lib/trunkline/east", RunDir: "/run/trunkline/east", Key: "/var/lib/trunkline/east/key",
 		BPFFS: "/sys/fs/bpf", Group: "adm", DSCP: 46, MarkBit: 0x100, HistoryMemory: 64 << 20,
 		Peers: []Peer{{Name: "busan", Line: 11, Address: "203.0.113.9:4820", Key: keyA, Allow: []Allow{
@@ -77,7 +77,7 @@ func TestTuningAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Listen) != 0 || len(c.Peers) != 0 || c.Rules[0].Peer != "" || len(c.Warnings) != 0 {
+	if c.Listen.IsValid() || len(c.Peers) != 0 || c.Rules[0].Peer != "" || len(c.Warnings) != 0 {
 		t.Errorf("got %+v", c)
 	}
 }

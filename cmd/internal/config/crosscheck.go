@@ -19,7 +19,7 @@ func (d *decoder) crossCheck(c *Config) {
 		if line := keyLine[p.Key]; line > 0 {
 			d.failf(d.peers[i], "peer %q has the key of the peer in line %d; each host has its own", p.Name, line)
 		}
-		if p.Address == "" && len(c.Listen) == 0 {
+		if p.Address == "" && !c.Listen.IsValid() {
 			d.failf(d.peers[i], "peer %q has no address and this agent does not listen: they cannot meet; add address, or listen", p.Name)
 		}
 		peers[p.Name], nameLine[p.Name], keyLine[p.Key] = true, p.Line, p.Line
@@ -29,7 +29,7 @@ func (d *decoder) crossCheck(c *Config) {
 	if len(c.Rules) == 0 && len(c.Peers) == 0 {
 		d.warnf(nil, "no rules and no peers: nothing to do")
 	}
-	if len(c.Listen) > 0 && len(c.Peers) == 0 {
+	if c.Listen.IsValid() && len(c.Peers) == 0 {
 		d.warnf(nil, "listen is set and no peer may connect; add peers, or remove listen")
 	}
 }

@@ -108,28 +108,21 @@ func (d *decoder) interfaces(n ast.Node, c *Config) {
 }
 
 func (d *decoder) listen(n ast.Node, c *Config) {
-	one := func(n ast.Node) {
-		d.text(n, "listen", func(s string) {
-			a, err := netip.ParseAddrPort(s)
-			if err != nil || a.Port() == 0 || a.Addr().Is4In6() {
-				d.failf(n, "listen %q must be an address and a port, like \"[::]:4820\" or \"192.0.2.1:4820\"", s)
-				return
-			}
-			c.Listen = append(c.Listen, a)
-		})
-	}
-	if _, ok := n.(*ast.SequenceNode); ok {
-		d.list(n, "listen", one)
-		return
-	}
-	one(n)
+	d.text(n, "listen", func(s string) {
+		a, err := netip.ParseAddrPort(s)
+		if err != nil || a.Port() == 0 || a.Addr().Is4In6() {
+			d.failf(n, "listen %q must be an address and a port, like \"[::]:4820\" or \"192.0.2.1:4820\"", s)
+			return
+		}
+		c.Listen = a
+	})
 }
 
 func (d *decoder) dscp(n ast.Node, c *Config) {
 	d.text(n, "dscp", func(s string) {
 		v, ok := codePoint(strings.ToLower(s))
 		if !ok {
-			d.failf(n, "dscp %q must be a number from 0 to 63 or a name: cs0 to cs7, af11 to af43, ef, va, le", s)
+			d.failf(n, "dscp %q must be a number from 1 to 63 or a name: cs1 to cs7, af11 to af43, ef, va, le", s)
 		}
 		c.DSCP = v
 	})
@@ -138,7 +131,7 @@ func (d *decoder) dscp(n ast.Node, c *Config) {
 // codePoint knows the names of RFC 2474, 2597, 3246, 5865 and 8622.
 func codePoint(s string) (uint8, bool) {
 	if v, err := strconv.ParseUint(s, 0, 8); err == nil {
-		return uint8(v), v < 64
+		return uint8(v), v > 0 && v < 64
 	}
 	switch s {
 	case "ef":
@@ -148,7 +141,7 @@ func codePoint(s string) (uint8, bool) {
 	case "le":
 		return 1, true
 	}
-	if len(s) == 3 && s[:2] == "cs" && s[2] >= '0' && s[2] <= '7' {
+	if len(s) == 3 && s[:2] == "cs" && s[2] >= '1' && s[2] <= '7' {
 		return (s[2] - '0') << 3, true
 	}
 	if len(s) == 4 && s[:2] == "af" && s[2] >= '1' && s[2] <= '4' && s[3] >= '1' && s[3] <= '3' {

@@ -157,6 +157,13 @@ func TestUnknownGroup(t *testing.T) {
 	}
 }
 
+func TestPathTooLong(t *testing.T) {
+	path := "/tmp/" + strings.Repeat("x", 120) + "/control.sock"
+	if _, err := Listen(path, ""); err == nil || !strings.Contains(err.Error(), "shorter run_dir") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Changes need root whoever may open the socket; without credentials there is no guessing.
 func TestChangesAreForRoot(t *testing.T) {
 	b := &fake{}

@@ -16,6 +16,9 @@ import (
 // ErrInUse says that another agent answers on the socket.
 var ErrInUse = errors.New("another agent answers on the control socket")
 
+// maxPath is the room that sockaddr_un has.
+const maxPath = 107
+
 // Listener is a unix listener whose socket file goes away with it.
 type Listener struct {
 	*net.UnixListener
@@ -30,9 +33,12 @@ func Listen(path, group string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("the control socket's path %s has %d bytes, the kernel takes %d; choose a shorter run_dir", path, len(path), maxPath)
+	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("creating the run directory: %w", err)
+	if err := makeDir(dir); err != nil {
+		return nil, err
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		c.Close()
@@ -52,6 +58,20 @@ func Listen(path, group string) (*Listener, error) {
 		return nil, errors.Join(err, l.Close(), os.Remove(temp))
 	}
 	return &Listener{UnixListener: l, path: path, ino: info}, nil
+}
+
+// makeDir makes the directory open to be entered, whatever the umask: the socket's mode says who may use it.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("creating the run directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return fmt.Errorf("opening the run directory: %w", err)
+	}
+	return nil
 }
 
 func place(temp, path string, gid int) (os.FileInfo, error) {

@@ -72,6 +72,8 @@ type Peer struct {
 	Version         string    `json:"version,omitempty"`
 	LegsWarm        int       `json:"legs_warm"`
 	LegsUsed        int       `json:"legs_used"`
+	FlowsOpened     uint64    `json:"flows_opened"`   // steered here and carried to the peer, since the start
+	FlowsAccepted   uint64    `json:"flows_accepted"` // carried for the peer
 	RawSent         uint64    `json:"raw_sent_bytes"`
 	WireSent        uint64    `json:"wire_sent_bytes"`
 	RawReceived     uint64    `json:"raw_received_bytes"`
@@ -114,6 +116,7 @@ type Flow struct {
 // EngineFlow is what the engine counts of a steered connection, or of one it dialled for a peer.
 type EngineFlow struct {
 	ID           uint64 `json:"id"`
+	Direct       bool   `json:"direct"`         // carried to the destination itself, without the peer
 	RawSent      uint64 `json:"raw_sent_bytes"` // towards the peer
 	WireSent     uint64 `json:"wire_sent_bytes"`
 	RawReceived  uint64 `json:"raw_received_bytes"`
@@ -129,7 +132,6 @@ type Explanation struct {
 	Line    int            `json:"line,omitempty"`
 	Steps   []Step         `json:"steps"`
 	Gets    []Setting      `json:"gets"` // what a flow under the rule gets
-	Steered string         `json:"steered"`
 }
 
 // Step is one rule that was looked at.

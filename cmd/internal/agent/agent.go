@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent joins the parts into the daemon: configuration, ledger, the kernel side, the engine, and the control
+// socket. It decides in which order they come and go, and nothing else.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/trunkline/trunkline/cmd/internal/config"
+	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/cmd/internal/hostcheck"
+	"github.com/trunkline/trunkline/loader"
+	"github.com/trunkline/trunkline/loader/ledger"
+	"github.com/trunkline/trunkline/loader/policy"
+	"github.com/trunkline/trunkline/proxy"
+)
+
+// drainTime is what flows get to finish after SIGTERM.
+const drainTime = 30 * time.Second
+
+// Options are what is not in the configuration.
+type Options struct {
+	Version string
+	Kernel  string // release of the running kernel
+	Log     *slog.Logger
+}
+
+// agent is the running whole.
+type agent struct {
+	o       Options
+	log     *slog.Logger
+	started time.Time
+	ledger  *ledger.Ledger
+	loader  *loader.Loader
+	engine  *proxy.Engine
+	control *control.Listener
+	names   names
+
+	mu       sync.Mutex // one change at a time; guards what follows
+	config   *config.Config
+	loaded   time.Time
+	table    *policy.Table
+	addrs    []netip.AddrPort // of the peers, as resolved last
+	draining bool
+}
+
+// Run brings everything up, works until a signal or a fatal error, and takes everything down again.
+func Run(ctx context.Context, c *config.Config, o Options) error {
+	a := &agent{o: o, log: o.Log.With("instance", c.Instance), started: time.Now(), config: c, loaded: time.Now()}
+	signals := catchSignals()
+	defer signals.stop()
+	if err := a.start(ctx); err != nil {
+		return errors.Join(err, a.close())
+	}
+	err := a.work(ctx, signals)
+	return errors.Join(err, a.close())
+}
+
+// start goes from what fails earliest and cheapest to what carries traffic. Each part stays with a for close.
+func (a *agent) start(ctx context.Context) error {
+	c := a.config
+	if errs := loader.Preflight(c.Cgroup); len(errs) > 0 {
+		return errs[0]
+	}
+	if err := a.openLedger(); err != nil {
+		return err
+	}
+	a.warn(c)
+	table, err := a.build(c)
+	if err != nil {
+		return err
+	}
+	a.table, a.addrs = table, a.resolvePeers(ctx, c)
+	a.loader, err = loader.Load(ctx, loader.Options{
+		Instance: c.Instance, Cgroup: c.Cgroup, BPFFS: c.BPFFS, Interfaces: c.Interfaces, DSCP: c.DSCP, MarkBit: c.MarkBit,
+		Ledger: a.ledger, Log: a.log, Rules: table.Rules(), PeerAddrs: a.addrs,
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range a.loader.Features() {
+		if !f.On {
+			a.log.Warn("feature is off", "feature", f.Name, "why", f.Detail, "remedy", f.Remedy)
+		}
+	}
+	if err := a.startEngine(table); err != nil {
+		return err
+	}
+	a.control, err = control.Listen(c.Socket(), c.Group)
+	return err
+}
+
+func (a *agent) openLedger() error {
+	l, err := ledger.Open(a.config.Ledger())
+	if errors.Is(err, ledger.ErrInUse) {
+		return fmt.Errorf("another agent of instance %s runs and holds %s; stop it first, or give this one another instance or state_dir",
+			a.config.Instance, a.config.Ledger())
+	}
+	if err != nil {
+		return err
+	}
+	a.ledger = l
+	// What a killed predecessor left is undone first: from here on the ledger is this agent's alone.
+	results, err := l.Undo(slog.New(slog.DiscardHandler))
+	for _, r := range results {
+		a.log.Info("undone what an agent that was killed had left", "kind", r.Entry.Kind, "target", r.Entry.Target,
+			"outcome", r.Outcome, "detail", r.Detail)
+	}
+	if err != nil {
+		a.log.Warn("not everything that an agent left could be undone; see trunkline cleanup", "err", err)
+	}
+	return nil
+}
+
+func (a *agent) startEngine(table *policy.Table) error {
+	c := a.config
+	id, err := proxy.LoadOrCreateIdentity(c.Key)
+	if err != nil {
+		return err
+	}
+	listen := ""
+	if c.Listen.IsValid() {
+		listen = c.Listen.String()
+	}
+	a.engine, err = proxy.New(proxy.Config{
+		Instance: c.Instance, Identity: id, Listen: listen, Peers: a.enginePeers(c), Rules: engineRules(table),
+		RuleFor: ruleFor(table), Kernel: kernel{a.loader}, HistoryBytes: c.HistoryMemory, Log: a.log,
+	})
+	return err
+}
+
+// warn logs what is accepted but hardly meant.
+func (a *agent) warn(c *config.Config) {
+	for _, w := range c.Warnings {
+		a.log.Warn("configuration", "problem", w.Error())
+	}
+	for name, rules := range hostcheck.MissingCongestion(c.Rules) {
+		a.log.Warn("congestion control is not available; flows keep the kernel's default", "name", name, "rules", rules,
+			"remedy", "modprobe tcp_"+name)
+	}
+}
+
+// steer tells the kernel side where the engine is: from now on connections come.
+func (a *agent) steer() error {
+	port4, port6, peer := a.engine.Ports()
+	return a.loader.SetEngine(loader.Engine{Port4: port4, Port6: port6, PeerPort: peer})
+}
+
+// close takes down what start got to, the newest first. New connections went direct before: work has drained.
+func (a *agent) close() error {
+	var errs []error
+	if a.control != nil {
+		a.control.Close()
+	}
+	if a.loader != nil {
+		errs = append(errs, a.loader.Drain())
+	}
+	if a.engine != nil {
+		errs = append(errs, a.engine.Close())
+	}
+	if a.loader != nil {
+		errs = append(errs, a.loader.Close())
+	}
+	if a.ledger != nil {
+		_, err := a.ledger.Undo(a.log)
+		errs = append(errs, err, a.ledger.Close())
+	}
+	return errors.Join(errs...)
+}

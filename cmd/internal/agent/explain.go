@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/cmd/internal/units"
+	"github.com/trunkline/trunkline/loader/policy"
+)
+
+// Explain says which rule of a table applies to a connection, why, and what it gives.
+func Explain(t *policy.Table, remote netip.AddrPort) control.Explanation {
+	e := control.Explanation{Remote: remote, Steps: []control.Step{}, Gets: []control.Setting{}}
+	for _, s := range t.Explain(remote.Addr(), remote.Port()) {
+		e.Steps = append(e.Steps, control.Step{
+			Rule: s.Name, Line: s.Line, Match: matches(s.Remote, s.Ports), Applies: s.Applies, Why: s.Why,
+		})
+	}
+	r, ok := t.Lookup(remote.Addr(), remote.Port())
+	if !ok {
+		return e
+	}
+	e.Matched, e.RuleID, e.Rule, e.Line = true, r.ID, r.Name, r.Line
+	e.Gets = gets(r)
+	return e
+}
+
+func matches(remote netip.Prefix, ports []uint16) string {
+	switch {
+	case len(ports) == 0:
+		return remote.String()
+	case len(ports) > 4:
+		return fmt.Sprintf("%s, %d ports", remote, len(ports))
+	}
+	s := make([]string, len(ports))
+	for i, p := range ports {
+		s[i] = fmt.Sprint(p)
+	}
+	return remote.String() + " port " + strings.Join(s, ",")
+}
+
+func gets(r policy.Rule) []control.Setting {
+	g := []control.Setting{
+		{Name: "congestion", Value: "auto: the kernel's default"},
+		{Name: "window", Value: "auto: tuned by the kernel"},
+		{Name: "pacing", Value: "off"},
+		{Name: "priority", Value: "off: nothing is marked"},
+		{Name: "dedup", Value: "off: not steered"},
+	}
+	if r.Congestion != "" {
+		g[0].Value = r.Congestion
+	}
+	if r.WindowBytes > 0 {
+		g[1].Value = units.FormatSize(r.WindowBytes) + ", fixed"
+	}
+	if r.PacingBps > 0 {
+		g[2].Value = "at most " + units.FormatRate(float64(r.PacingBps)*8)
+	}
+	switch r.Priority {
+	case bpf.PriorityRetransmit:
+		g[3].Value = "retransmissions are marked"
+	case bpf.PrioritySlowStart:
+		g[3].Value = "retransmissions and early slow start are marked"
+	}
+	if r.PeerID == 0 {
+		return g
+	}
+	history := "history " + r.History
+	if r.History == "none" {
+		history = "without history"
+	}
+	g[4].Value = fmt.Sprintf("outgoing connections go through peer %s, %s", r.PeerName, history)
+	if len(r.ExcludeCgroups)+len(r.ExcludeUsers) > 0 {
+		g[4].Value += ", except those of " + strings.Join(append(append([]string{}, r.ExcludeUsers...), r.ExcludeCgroups...), ", ")
+	}
+	return append(g, control.Setting{Name: "splice", Value: r.Splice.String()})
+}

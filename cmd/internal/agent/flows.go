@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/loader"
+	"github.com/trunkline/trunkline/proxy"
+)
+
+// kindCarried is an engine's flow whose sockets the kernel side tells nothing of.
+const kindCarried = "carried"
+
+// Peers gives the engine's view of the peers.
+func (a *agent) Peers() ([]control.Peer, error) {
+	peers := []control.Peer{}
+	for _, p := range a.engine.Peers() {
+		peers = append(peers, control.Peer{
+			ID: p.ID, Name: p.Name, Address: p.Address, Up: p.Up, Since: p.Since, Reason: reasonName(p.Reason), Detail: p.Problem,
+			RTTMicroseconds: p.RTT.Microseconds(), Version: p.Version, LegsWarm: p.LegsWarm, LegsUsed: p.LegsUsed,
+			FlowsOpened: p.FlowsOpened, FlowsAccepted: p.FlowsAccepted,
+			RawSent: uint64(p.RawSent), WireSent: uint64(p.WireSent), RawReceived: uint64(p.RawReceived),
+			WireReceived: uint64(p.WireReceived), History: uint64(p.HistoryBytes),
+		})
+	}
+	return peers, nil
+}
+
+// Flows joins what the kernel knows of sockets with what the engine knows of the connections it carries. They meet in the
+// application's end of a steered connection.
+func (a *agent) Flows() ([]control.Flow, error) {
+	sockets, err := a.loader.Flows()
+	if err != nil {
+		return nil, err
+	}
+	names := a.reverse()
+	carried := map[netip.AddrPort]proxy.FlowStatus{}
+	flows := []control.Flow{}
+	var rest []proxy.FlowStatus
+	for _, f := range a.engine.Flows() {
+		if f.Near {
+			carried[f.Client] = f
+			continue
+		}
+		rest = append(rest, f)
+	}
+	for _, s := range sockets {
+		w := fromSocket(s)
+		if e, ok := carried[s.Local]; ok && s.Kind == "steered" {
+			delete(carried, s.Local)
+			addEngine(&w, e)
+		}
+		if w.Peer == "" {
+			w.Peer = names.peers[s.PeerID]
+		}
+		flows = append(flows, w)
+	}
+	for _, f := range carried {
+		rest = append(rest, f)
+	}
+	for _, f := range rest {
+		w := control.Flow{Kind: kindCarried, Passive: !f.Near, Local: f.Client, Remote: f.Destination, RuleID: f.RuleID,
+			AgeSeconds: time.Since(f.Start).Seconds()}
+		addEngine(&w, f)
+		flows = append(flows, w)
+	}
+	for i := range flows {
+		flows[i].Rule = names.rules[flows[i].RuleID]
+	}
+	return flows, nil
+}
+
+func fromSocket(s loader.Flow) control.Flow {
+	return control.Flow{
+		Cookie: s.Cookie, Kind: s.Kind, Passive: s.Passive, Local: s.Local, Remote: s.Remote, RuleID: s.RuleID,
+		Reason: reasonName(s.Reason), State: s.State, AgeSeconds: s.AgeS, Congestion: s.Congestion,
+		CongestionError: errnoText(s.CongestionErrno), Priority: s.Priority, WindowBytes: s.WindowBytes,
+		WindowError: errnoText(s.WindowErrno), CwndPackets: s.CwndPackets, SSThreshPackets: s.SsthreshPackets,
+		MSSBytes: s.MSSBytes, SRTTMicroseconds: s.SRTTUs, MinRTT: s.RTTMinUs, DeliveredBps: s.DeliveredBps,
+		BytesAcked: s.BytesAcked, BytesReceived: s.BytesReceived, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits,
+		Marked: s.Marked,
+	}
+}
+
+func addEngine(w *control.Flow, f proxy.FlowStatus) {
+	w.Peer = f.Peer
+	if f.Reason != reason.None {
+		w.Reason = reasonName(f.Reason)
+	}
+	w.Engine = &control.EngineFlow{
+		ID: f.ID, Direct: f.Direct, RawSent: uint64(f.RawSent), WireSent: uint64(f.WireSent), RawReceived: uint64(f.RawReceived),
+		WireReceived: uint64(f.WireReceived),
+	}
+}
+
+// reasonName is "" for no reason.
+func reasonName(c reason.Code) string {
+	if c == reason.None {
+		return ""
+	}
+	return c.String()
+}
+
+func errnoText(n int32) string {
+	if n == 0 {
+		return ""
+	}
+	return syscall.Errno(n).Error()
+}
+
+// reverseNames finds names by number.
+type reverseNames struct{ peers, rules map[uint32]string }
+
+func (a *agent) reverse() reverseNames {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return reverseNames{a.names.peers.reverse(), a.names.rules.reverse()}
+}
+
+func (n numbering) reverse() map[uint32]string {
+	r := make(map[uint32]string, len(n))
+	for name, id := range n {
+		r[id] = name
+	}
+	return r
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trunkline/trunkline/cmd/internal/config"
+	"github.com/trunkline/trunkline/loader"
+	"github.com/trunkline/trunkline/loader/ledger"
+)
+
+// cleaned is what cleanup did for one instance.
+type cleaned struct {
+	Instance string          `json:"instance"`
+	Results  []ledger.Result `json:"results"`
+	Error    string          `json:"error,omitempty"`
+}
+
+func cleanupCommand(env Env) *cobra.Command {
+	var instance, stateDir, configPath string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Undo everything, leave nothing",
+		Long: "cleanup undoes what an agent that is gone has written in its ledger: sysctls, pins, directories. Nothing else is\n" +
+			"touched; what someone else has changed since is left alone and reported. Programs and links need no cleaning: they go\n" +
+			"with the process, even on kill -9. Keys and configuration stay.",
+		Example: "  trunkline cleanup                      # every instance under " + env.StateRoot + "\n" +
+			"  trunkline cleanup --instance east\n  trunkline cleanup --state-dir /srv/trunkline/east",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var dirs []string
+			switch {
+			case configPath != "":
+				located := config.Locate(configPath)
+				if located == nil {
+					return fmt.Errorf("no configuration at %s; use --instance or --state-dir", configPath)
+				}
+				dirs = []string{located.StateDir}
+			case stateDir != "":
+				dirs = []string{filepath.Clean(stateDir)}
+			case instance != "all":
+				dirs = []string{filepath.Join(env.StateRoot, instance)}
+			default:
+				found, err := filepath.Glob(filepath.Join(env.StateRoot, "*", "ledger.db"))
+				if err != nil {
+					return fmt.Errorf("looking for instances: %w", err)
+				}
+				for _, f := range found {
+					dirs = append(dirs, filepath.Dir(f))
+				}
+			}
+			return cleanup(cmd.Context(), env, dirs, asJSON)
+		},
+	}
+	c.Flags().StringVar(&instance, "instance", "all", "the instance, or all of them")
+	c.Flags().StringVar(&stateDir, "state-dir", "", "the instance's state directory, if it is not the default")
+	c.Flags().StringVar(&configPath, "config", "", "take the state directory from this configuration")
+	c.MarkFlagsMutuallyExclusive("instance", "state-dir", "config")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func cleanup(ctx context.Context, env Env, dirs []string, asJSON bool) error {
+	all := []cleaned{}
+	var failed []error
+	for _, dir := range dirs {
+		one := cleaned{Instance: filepath.Base(dir), Results: []ledger.Result{}}
+		results, err := loader.Cleanup(ctx, filepath.Dir(dir), one.Instance, slog.New(slog.DiscardHandler))
+		if errors.Is(err, ledger.ErrInUse) {
+			err = errors.New("its agent runs; stop it first (systemctl stop trunkline), it then cleans up by itself")
+		}
+		if err != nil {
+			one.Error = err.Error()
+			failed = append(failed, fmt.Errorf("instance %s: %w", one.Instance, err))
+		}
+		one.Results = append(one.Results, results...)
+		all = append(all, one)
+	}
+	if asJSON {
+		return errors.Join(append([]error{writeJSON(env.Stdout, all)}, failed...)...)
+	}
+	t := table{header: []string{"INSTANCE", "KIND", "WHAT", "OUTCOME", "DETAIL"}, limit: []int{16, 0, 48}}
+	for _, c := range all {
+		for _, r := range c.Results {
+			t.add(c.Instance, string(r.Entry.Kind), r.Entry.Target, string(r.Outcome), r.Detail)
+		}
+	}
+	switch {
+	case len(t.rows) > 0:
+		t.print(env.Stdout)
+	case len(failed) == 0:
+		fmt.Fprintln(env.Stdout, "nothing to undo")
+	}
+	return errors.Join(failed...)
+}
