@@ -38,7 +38,10 @@ struct {
 	__type(value, struct tl_agent);
 } tl_agent SEC(".maps");
 
-/* --- rules: the longest prefix of the other end gives a class, (class, port) the rule; port 0 is any port -------- */
+/*
+ * --- rules: the longest prefix of the other end gives a class, (class, port) the rule; port 0 is any port
+ * A reload writes the new rules beside the old ones, so there is room for twice as many as there may be.
+ */
 
 struct tl_prefix {
 	__u32 prefixlen; /* of the 16-byte address: IPv4 /24 is 120 */
@@ -47,7 +50,7 @@ struct tl_prefix {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 32768);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct tl_prefix);
 	__type(value, __u32);
@@ -77,7 +80,7 @@ struct tl_rule {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 131072);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct tl_class_port);
 	__type(value, struct tl_rule);
@@ -94,7 +97,7 @@ struct tl_exclude_key {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 8192);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct tl_exclude_key);
 	__type(value, __u32);
@@ -103,7 +106,7 @@ struct {
 /* Window of a listening port: the largest of the rules that name the port. It must be set before the handshake. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);   /* port */
 	__type(value, __u32); /* window_bytes */

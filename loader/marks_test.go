@@ -3,14 +3,17 @@
 package loader
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/loader/policy"
@@ -18,7 +21,7 @@ import (
 )
 
 // lossy gives each transfer of the tests below some hundred retransmissions.
-var lossy = lab.Options{Rate: 100e6, RTT: 10 * time.Millisecond, Loss: 0.02, Seed: 3}
+var lossy = lab.Options{Rate: 100e6, RTT: 4 * time.Millisecond, Loss: 0.03, Seed: 3}
 
 func TestEveryRetransmissionIsMarked(t *testing.T) {
 	inside(t, lossy, func(t *testing.T, s site) {
@@ -30,11 +33,7 @@ func TestEveryRetransmissionIsMarked(t *testing.T) {
 		}
 		retransmits, marked := uint64(0), uint64(0)
 		for _, b := range []netip.Addr{s.b4, s.b6} {
-			for range 2 {
-				c := dialAt(t, b, sinkPort)
-				sendOnly(t, c, 6<<20)
-				transfer(t, c, 0)
-			}
+			transfer(t, dialAt(t, b, sinkPort), 6<<20)
 		}
 		gone(t, l)
 		paths, err := l.Paths()
@@ -69,7 +68,7 @@ func TestNothingIsMarkedWithoutPriority(t *testing.T) {
 			policy.Rule{ID: 1, Name: "off", Remote: full(s.b4), Congestion: "cubic"},
 			policy.Rule{ID: 2, Name: "elsewhere", Remote: full(s.b6), Ports: []uint16{idlePort}, Priority: bpf.PriorityRetransmit})
 		for _, b := range []netip.Addr{s.b4, s.b6} {
-			transfer(t, dialAt(t, b, sinkPort), 4<<20)
+			transfer(t, dialAt(t, b, sinkPort), 3<<20)
 		}
 		gone(t, l)
 	}, func(t *testing.T, l *lab.Lab) {
@@ -77,6 +76,80 @@ func TestNothingIsMarkedWithoutPriority(t *testing.T) {
 			t.Errorf("on the wire: %+v", st)
 		}
 	})
+}
+
+// A leg is marked once it carries a flow of a rule, whichever end connected, and never before.
+func TestLegsAreMarkedInUse(t *testing.T) {
+	const legPort = 7200
+	inside(t, lossy, func(t *testing.T, s site) {
+		l := loadAt(t, s, policy.Rule{ID: 5, Name: "steered", Remote: full(s.b4), Ports: []uint16{9999}, Priority: bpf.PriorityRetransmit, PeerID: 3})
+		if err := l.SetEngine(Engine{PeerPort: legPort}); err != nil {
+			t.Fatal(err)
+		}
+		dialled := dialOwn(t, l, s.b4, true)
+		server := dialOwn(t, l, s.b4, false)
+		accepted := acceptAt(t, s, s.a4, legPort)
+		for _, leg := range []*net.TCPConn{dialled, accepted} {
+			f := flowOf(t, l, leg, func(f Flow) bool { return f.State == "established" })
+			if f.Kind != "leg" || f.RuleID != 0 || f.Priority != "off" {
+				t.Errorf("a warm leg: %+v", f)
+			}
+			sendOnly(t, leg, 1<<20)
+			if f := flowOf(t, l, leg, func(f Flow) bool { return f.Retransmits > 5 }); f.Marked != 0 {
+				t.Errorf("marks on a leg that carries no flow: %+v", f)
+			}
+			cookie := option(t, leg, func(fd int) (uint64, error) { return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE) })
+			if err := l.Own(cookie, 5, true); err != nil {
+				t.Fatal(err)
+			}
+			sendOnly(t, leg, 2<<20)
+			f = flowOf(t, l, leg, func(f Flow) bool { return f.Marked > 0 })
+			if f.RuleID != 5 || f.PeerID != 3 || f.Priority != "retransmit" {
+				t.Errorf("a leg in use: %+v", f)
+			}
+			transfer(t, leg, 0)
+		}
+		sendOnly(t, server, 2<<20)
+		if f := flowOf(t, l, server, func(f Flow) bool { return f.Retransmits > 5 }); f.Kind != "dialled" || f.Marked != 0 {
+			t.Errorf("a dialled destination: %+v", f)
+		}
+		transfer(t, server, 0)
+		gone(t, l)
+		own, err := snapshot[uint64, bpf.Own](l.maps["tl_own"])
+		if err != nil || len(own) > 0 {
+			t.Errorf("left of own sockets: %v %v", own, err)
+		}
+		paths, err := l.Paths()
+		if err != nil || len(paths) != 1 || paths[0].PeerID != 3 || paths[0].Flows != 2 || paths[0].BytesAcked < 3<<20 || paths[0].BytesAcked > 6<<20 {
+			t.Errorf("paths: %+v %v", paths, err)
+		}
+	}, func(t *testing.T, l *lab.Lab) {
+		if st := l.Link.AB.Stats(); st.RetransmitsMarked == 0 || st.RetransmitsMarked == st.Retransmits || st.FirstMarked != 0 {
+			t.Errorf("on the wire: %+v", st)
+		}
+	})
+}
+
+// dialOwn connects to the sink as the engine does.
+func dialOwn(t *testing.T, l *Loader, a netip.Addr, leg bool) *net.TCPConn {
+	t.Helper()
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		cerr := raw.Control(func(fd uintptr) {
+			var cookie uint64
+			if cookie, err = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_COOKIE); err == nil {
+				err = l.Own(cookie, 0, leg)
+			}
+		})
+		return errors.Join(cerr, err)
+	}}
+	d.SetMultipathTCP(false)
+	c, err := d.DialContext(t.Context(), "tcp", netip.AddrPortFrom(a, sinkPort).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
 }
 
 func TestEarlySlowStartIsMarked(t *testing.T) {

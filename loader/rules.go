@@ -4,11 +4,8 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -16,14 +13,9 @@ import (
 	"github.com/trunkline/trunkline/loader/policy"
 )
 
-// The room in the tables that people's rules fill, equal to max_entries in bpf/maps.h.
-const (
-	maxExcludes = 4096
-	maxListen   = 4096
-)
-
-// deletionGrace lets programs that found a class in the trie find its rules too before those are deleted.
-const deletionGrace = 10 * time.Millisecond
+// maxExcludes is how many users and cgroups may be excluded: half of max_entries in bpf/maps.h, since a reload has old
+// and new side by side.
+const maxExcludes = 4096
 
 // ruleState is what of the rules is in the kernel.
 type ruleState struct {
@@ -63,12 +55,11 @@ func (l *Loader) applyRules(t *policy.Table) error {
 	if err != nil {
 		return err
 	}
-	fits := l.makeRoom(t)
-	next := l.entriesOf(t, excludes, fits)
-	if err := l.rules.inForce.roomFor(next); err != nil {
-		return err
+	if len(excludes) > maxExcludes {
+		return fmt.Errorf("the rules exclude %d users and cgroups, the kernel's table holds %d; exclude a common parent cgroup", len(excludes), maxExcludes)
 	}
-	if err := l.switchRules(t, next); err != nil {
+	fits := l.makeRoom(t)
+	if err := l.switchRules(l.entriesOf(t, excludes, fits)); err != nil {
 		return err
 	}
 	l.rules.fits = fits
@@ -128,105 +119,6 @@ func pathBits(r policy.Rule) uint8 {
 	return uint8(max(48, r.Remote.Bits()))
 }
 
-// roomFor says whether the old and the new entries fit together, as they must for a moment.
-func (e ruleEntries) roomFor(next ruleEntries) error {
-	for _, c := range []struct {
-		what      string
-		have, max int
-	}{
-		{"prefixes", union(e.classes, next.classes), policy.MaxClasses},
-		{"entries of prefix and port", union(e.rules, next.rules), policy.MaxEntries},
-		{"excluded users and cgroups", union(e.excludes, next.excludes), maxExcludes},
-		{"ports with a window", union(e.listen, next.listen), maxListen},
-	} {
-		if c.have > c.max {
-			return fmt.Errorf("the rules before and after the change have %d %s together, the kernel's table holds %d; change them in two steps",
-				c.have, c.what, c.max)
-		}
-	}
-	return nil
-}
-
-func union[K comparable, V any](a, b map[K]V) int {
-	n := len(a)
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			n++
-		}
-	}
-	return n
-}
-
-// switchRules changes the kernel's tables from what is in force to next. The order matters: a class is entered after its
-// rules and deleted before them, and rules of named ports are written before those of the rest, which they replace.
-func (l *Loader) switchRules(t *policy.Table, next ruleEntries) error {
-	now := &l.rules.inForce
-	ordered := make([]bpf.ClassPort, 0, len(next.rules))
-	for _, x := range t.Entries() {
-		ordered = append(ordered, bpf.ClassPort{ClassId: x.Class, Port: x.Port})
-	}
-	if now.classes == nil {
-		*now = ruleEntries{map[bpf.Prefix]uint32{}, map[bpf.ClassPort]bpf.Rule{}, map[bpf.ExcludeKey]uint32{}, map[uint32]uint32{}}
-	}
-	err := errors.Join(
-		putAll(l.maps["tl_exclude"], now.excludes, next.excludes, keys(next.excludes)),
-		putAll(l.maps["tl_listen_win"], now.listen, next.listen, keys(next.listen)),
-		putAll(l.maps["tl_rule"], now.rules, next.rules, ordered),
-		putAll(l.maps["tl_class"], now.classes, next.classes, keys(next.classes)),
-	)
-	if err != nil {
-		return fmt.Errorf("writing rules: %w", err)
-	}
-	deleted, err := deleteStale(l.maps["tl_class"], now.classes, next.classes)
-	if err != nil {
-		return fmt.Errorf("deleting stale rules: %w", err)
-	}
-	if deleted > 0 {
-		time.Sleep(deletionGrace)
-	}
-	_, err1 := deleteStale(l.maps["tl_rule"], now.rules, next.rules)
-	_, err2 := deleteStale(l.maps["tl_listen_win"], now.listen, next.listen)
-	_, err3 := deleteStale(l.maps["tl_exclude"], now.excludes, next.excludes)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return fmt.Errorf("deleting stale rules: %w", err)
-	}
-	return nil
-}
-
-func keys[K comparable, V any](m map[K]V) []K {
-	return slices.Collect(maps.Keys(m))
-}
-
-// putAll writes the entries that differ from what the map holds, in the order of keys, and keeps account in now.
-func putAll[K, V comparable](m *ebpf.Map, now, next map[K]V, order []K) error {
-	for _, k := range order {
-		if v, ok := now[k]; ok && v == next[k] {
-			continue
-		}
-		if err := m.Update(k, next[k], ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("map %s: %w", m, err)
-		}
-		now[k] = next[k]
-	}
-	return nil
-}
-
-// deleteStale deletes what next does not have, and returns how many entries that were.
-func deleteStale[K, V comparable](m *ebpf.Map, now, next map[K]V) (int, error) {
-	n := 0
-	for k := range now {
-		if _, ok := next[k]; ok {
-			continue
-		}
-		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return n, fmt.Errorf("map %s: %w", m, err)
-		}
-		delete(now, k)
-		n++
-	}
-	return n, nil
-}
-
 // refreshRules follows what changes beside the configuration: the cgroups of excluded services come and go, and with them
 // their ids, and someone may lower the host's maxima of buffers again.
 func (l *Loader) refreshRules() {
@@ -244,7 +136,7 @@ func (l *Loader) refreshRules() {
 	if fits == l.rules.fits && maps.Equal(excludes, l.rules.inForce.excludes) {
 		return
 	}
-	if err := l.switchRules(l.table, l.entriesOf(l.table, excludes, fits)); err != nil {
+	if err := l.switchRules(l.entriesOf(l.table, excludes, fits)); err != nil {
 		l.log.Warn("refreshing rules", "err", err)
 		return
 	}

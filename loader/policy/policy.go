@@ -54,7 +54,7 @@ type Rule struct {
 	ExcludeUsers   []string // names or numbers
 }
 
-// The bounds of the kernel's tables, equal to max_entries in bpf/maps.h.
+// The bounds of the kernel's tables: half of max_entries in bpf/maps.h, since a reload has old and new side by side.
 const (
 	MaxClasses = 16384
 	MaxEntries = 65536

@@ -28,6 +28,7 @@ type Entry struct {
 type Table struct {
 	rules   []Rule
 	classes map[netip.Prefix]uint32
+	last    uint32           // the highest class ever given
 	entries map[entryKey]int // index into rules
 }
 
@@ -39,9 +40,8 @@ type entryKey struct {
 // Build checks and expands the rules.
 func Build(rules []Rule) (*Table, error) { return BuildAfter(nil, rules) }
 
-// BuildAfter is Build for a reload: a prefix that previous has too keeps its class, and no class of previous is given to
-// another prefix. That lets the loader change the kernel's tables entry by entry without a flow ever meeting a class
-// whose meaning changed between its two look-ups.
+// BuildAfter is Build for a reload: no class of previous is used again, so that both can be in the kernel's tables side by
+// side, and a class keeps its meaning from a flow's first look-up to its second.
 func BuildAfter(previous *Table, rules []Rule) (*Table, error) {
 	t := &Table{classes: map[netip.Prefix]uint32{}, entries: map[entryKey]int{}}
 	var errs []error
@@ -98,13 +98,6 @@ func equalRules(rules []Rule) []error {
 
 // number gives each prefix its class.
 func (t *Table) number(previous *Table) error {
-	var used map[uint32]bool
-	if previous != nil {
-		used = make(map[uint32]bool, len(previous.classes))
-		for _, id := range previous.classes {
-			used[id] = true
-		}
-	}
 	prefixes := map[netip.Prefix]bool{}
 	for _, r := range t.rules {
 		prefixes[r.Remote] = true
@@ -117,19 +110,12 @@ func (t *Table) number(previous *Table) error {
 	if len(prefixes) > MaxClasses {
 		return fmt.Errorf("the rules have %d different prefixes, the kernel's table holds %d; join some", len(prefixes), MaxClasses)
 	}
-	next := uint32(1)
+	if previous != nil {
+		t.last = previous.last
+	}
 	for _, p := range slices.SortedFunc(maps.Keys(prefixes), comparePrefix) {
-		if previous != nil {
-			if id, ok := previous.classes[p]; ok {
-				t.classes[p] = id
-				continue
-			}
-		}
-		for used[next] {
-			next++
-		}
-		t.classes[p] = next
-		next++
+		t.last++
+		t.classes[p] = t.last
 	}
 	return nil
 }
@@ -206,17 +192,13 @@ func (t *Table) Classes() []Class {
 	return out
 }
 
-// Entries returns what goes into tl_rule, the entries of named ports first: while they replace older ones a flow must
-// not meet the new rule of the other ports before the one of its own.
+// Entries returns what goes into tl_rule, ordered by class and port.
 func (t *Table) Entries() []Entry {
 	out := make([]Entry, 0, len(t.entries))
 	for k, i := range t.entries {
 		out = append(out, Entry{Class: k.class, Port: k.port, Rule: t.rules[i]})
 	}
 	slices.SortFunc(out, func(a, b Entry) int {
-		if (a.Port == 0) != (b.Port == 0) {
-			return cmp.Compare(b.Port, a.Port)
-		}
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Port, b.Port))
 	})
 	return out
