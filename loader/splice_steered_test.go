@@ -10,10 +10,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -22,7 +22,6 @@ import (
 
 	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
-	"github.com/trunkline/trunkline/loader/ledger"
 	"github.com/trunkline/trunkline/loader/policy"
 )
 
@@ -34,10 +33,7 @@ type steeredWorld struct {
 
 func newSteeredWorld(t *testing.T, mode policy.SpliceMode) *steeredWorld {
 	t.Helper()
-	book, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
-	must(t, err)
-	t.Cleanup(func() { book.Close() })
-	l, err := Load(t.Context(), Options{Cgroup: testenv.Cgroup(), Ledger: book, Rules: spliceRules(mode)})
+	l, err := Load(t.Context(), Options{Cgroup: testenv.Cgroup(), Rules: spliceRules(mode)})
 	must(t, err)
 	w := &steeredWorld{Loader: l}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -65,6 +61,11 @@ func engineListener(t *testing.T, addr string) *net.TCPListener {
 	t.Helper()
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
+	lc.Control = func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { // as the engine's own: whatever ends it, ends in a reset
+			_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		})
+	}
 	ln, err := lc.Listen(t.Context(), "tcp", addr)
 	must(t, err)
 	t.Cleanup(func() { ln.Close() })
