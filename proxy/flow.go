@@ -105,10 +105,10 @@ type receiver struct {
 	endDelivered bool
 }
 
+// answer is the peer's answer to OPEN.
 type answer struct {
-	opened bool
-	code   reason.Code
-	text   string
+	code reason.Code // None: it is open
+	text string
 }
 
 func (e *Engine) newFlow(p *peer, rule Rule, group string, near bool) *flow {
@@ -163,14 +163,12 @@ func (f *flow) drop() {
 
 func (f *flow) goSend() { f.tasks.Go(f.send) }
 
+// goDeliver starts delivering, even if the flow has failed meanwhile: what came before that is still delivered.
 func (f *flow) goDeliver() {
 	f.mu.Lock()
-	f.delivering = !f.failed
-	ok := f.delivering
+	f.delivering = true
 	f.mu.Unlock()
-	if ok {
-		f.tasks.Go(f.deliver)
-	}
+	f.tasks.Go(f.deliver)
 }
 
 // wait returns when the flow is over at both sockets, and gives back what it holds.

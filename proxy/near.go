@@ -91,22 +91,26 @@ func (f *flow) awaitOpened() *sock {
 	select {
 	case <-timeout.C:
 		f.p.suspect(errors.New(text))
-	case answer := <-f.answer:
-		if answer.opened {
-			f.p.opened.Add(1)
-			f.goDeliver()
-			return nil
-		}
-		code, text = answer.code, answer.text
-		f.log.Debug("peer refused a flow", "reason", code, "cause", text)
-		if code == reason.DialFailed || code == reason.NotAllowed {
-			f.e.cfg.Kernel.Bypass(f.destination, code, f.e.cfg.Timeouts.Bypass)
-		}
-		if code == reason.NotAllowed {
-			f.e.limited.warn("the peer does not allow a destination", "peer", f.p.config().Name, "destination", f.destination, "cause", text)
-		}
+	case a := <-f.answer:
+		code, text = a.code, a.text
 	case <-f.over:
 		code, text = reason.LegFailed, "the leg broke before the flow was open"
+		select {
+		case a := <-f.answer: // which came before the end of the leg
+			code, text = a.code, a.text
+		default:
+		}
+	}
+	if code == reason.None {
+		f.goDeliver()
+		return nil
+	}
+	f.log.Debug("peer does not carry a flow", "reason", code, "cause", text)
+	if code == reason.DialFailed || code == reason.NotAllowed {
+		f.e.cfg.Kernel.Bypass(f.destination, code, f.e.cfg.Timeouts.Bypass)
+	}
+	if code == reason.NotAllowed {
+		f.e.limited.warn("the peer does not allow a destination", "peer", f.p.config().Name, "destination", f.destination, "cause", text)
 	}
 	var local *sock
 	if code != reason.DialFailed { // which is reset without any byte, so that the next try gets the true error

@@ -63,14 +63,16 @@ func (f *flow) take(t wire.Type, payload []byte) error {
 }
 
 func (f *flow) takeAnswer(t wire.Type, payload []byte) error {
-	a := answer{opened: true}
+	var a answer
 	var err error
 	if t == wire.TypeOpened {
 		_, err = wire.ParseOpened(payload)
 	} else {
 		var m wire.Refused
 		m, err = wire.ParseRefused(payload)
-		a = answer{code: reason.Code(m.Reason), text: m.Text}
+		if a = (answer{code: reason.Code(m.Reason), text: m.Text}); a.code == reason.None {
+			a.code = reason.LegFailed
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +80,7 @@ func (f *flow) takeAnswer(t wire.Type, payload []byte) error {
 		return errors.Join(err, fmt.Errorf("%w: %v where none was awaited", wire.ErrMalformed, t))
 	}
 	f.answered = true
-	f.opened = a.opened
+	f.opened = a.code == reason.None
 	f.answer <- a
 	return nil
 }

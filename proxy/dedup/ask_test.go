@@ -129,7 +129,8 @@ func TestForgottenHistory(t *testing.T) {
 		if l.asks != want {
 			t.Errorf("pass %d: %d asks, want %d", i, l.asks, want)
 		}
-		if i > 0 && n > 1000 {
+		// The block asked for was not recorded anew, so it is still missing in the second pass.
+		if i == 1 && n > 210_000 || i == 2 && n > 1000 {
 			t.Errorf("pass %d: %d bytes on the wire", i, n)
 		}
 	}

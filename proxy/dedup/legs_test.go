@@ -65,22 +65,31 @@ func TestManyLegs(t *testing.T) {
 		{"aborts", 1 << 20, 2 << 20, 40 << 20, 6, MaxBlock, "abort"},
 		{"retired", 4 << 20, 3 << 20, 40 << 20, 6, MaxBlock, "retire"},
 		{"restarts", 4 << 20, 3 << 20, 40 << 20, 6, MaxBlock, "restart"},
+		{"stalls", 1 << 20, 2 << 20, 40 << 20, 6, MaxBlock, "stall"},
 		{"all", 4 << 20, 3 << 20, 40 << 20, 6, MaxBlock, "all"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := range uint64(3) {
+			seeds, total := uint64(3), c.total
+			if testing.Short() { // for the race detector, which is slow here
+				seeds, total = 1, total/8
+			}
+			for seed := range seeds {
 				r := rand.New(rand.NewPCG(seed, 9))
 				pool := append(text(seed, c.pool/2), random(seed, c.pool/2)...)
 				s := newSim(t, c.bound)
-				s.lax = c.event == "retire" || c.event == "all"
+				s.lax = c.event == "retire" || c.event == "all" || c.event == "stall"
+				if c.event == "stall" {
+					s.ends.senders.SetStall(0)
+				}
 				events := map[string]func(){
 					"":        func() {},
+					"stall":   func() {},
 					"abort":   func() { s.replaceLeg(r) },
 					"retire":  func() { g := s.ends.senders.Group("g"); g.Retire(g.Generation()) },
 					"restart": s.restart,
 				}
 				events["all"] = func() { events[[]string{"abort", "retire", "restart"}[r.IntN(3)]]() }
-				play(s, r, pool, c.legs, c.total, c.most, events[c.event])
+				play(s, r, pool, c.legs, total, c.most, events[c.event])
 				t.Logf("raw %d, wire %d (1/%.1f), asks %d, sender %+v", s.raw, s.wire, float64(s.raw)/float64(s.wire), s.asks,
 					s.ends.senders.Group("g").Stats())
 			}

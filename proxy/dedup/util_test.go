@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/trunkline/trunkline/proxy/history"
 )
@@ -23,6 +24,7 @@ type ends struct {
 func newEnds(bound int64) *ends {
 	e := &ends{history.NewSenders(bound), history.NewReceivers(bound)}
 	e.senders.SetPeerEpoch(e.receivers.Epoch())
+	e.senders.SetStall(time.Hour)
 	return e
 }
 

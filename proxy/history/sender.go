@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stallAfter is how long the oldest unacknowledged block may keep others from being recorded before it is expelled.
+// stallAfter is the default of Senders.SetStall.
 const stallAfter = 2 * time.Second
 
 // Senders holds the logs of what was sent to one peer, one log per group of rules. It is safe for concurrent use.
@@ -16,13 +16,14 @@ type Senders struct {
 	mu     sync.Mutex
 	bound  int64
 	peer   int64 // the peer's bound in bytes, 0 if unknown
+	stall  time.Duration
 	epoch  uint64
 	groups map[string]*Sender
 }
 
 // NewSenders makes an empty set whose logs let references reach back bound bytes each.
 func NewSenders(bound int64) *Senders {
-	return &Senders{bound: bound, groups: make(map[string]*Sender)}
+	return &Senders{bound: bound, stall: stallAfter, groups: make(map[string]*Sender)}
 }
 
 // Group returns the log of a group, which is made at first use.
@@ -33,6 +34,7 @@ func (s *Senders) Group(name string) *Sender {
 	if g == nil {
 		g = newSender(s.bound)
 		g.setPeerBound(s.peer)
+		g.stall = s.stall
 		s.groups[name] = g
 	}
 	return g
@@ -60,6 +62,14 @@ func (s *Senders) SetPeerBound(bound int64) {
 	for _, g := range s.groups {
 		g.setPeerBound(bound)
 	}
+}
+
+// SetStall sets how long a leg without progress may keep other legs' blocks from being recorded, for groups that are used
+// for the first time from now on.
+func (s *Senders) SetStall(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stall = d
 }
 
 // Stats returns the state of every group's log.
@@ -94,7 +104,7 @@ type Sender struct {
 	generation uint64
 	base       uint64 // the generation's first position
 	head       uint64
-	stall      time.Duration
+	stall      time.Duration // never changes
 	acked      spans // what the peer is known to hold
 	open       legHeap
 	index      index
@@ -102,7 +112,7 @@ type Sender struct {
 
 func newSender(bound int64) *Sender {
 	b, segment, size := sizes(bound)
-	s := &Sender{ring: newRing(segment, size), own: b, bound: b, margin: size - b, index: newIndex(size), stall: stallAfter,
+	s := &Sender{ring: newRing(segment, size), own: b, bound: b, margin: size - b, index: newIndex(size),
 		generation: uint64(time.Now().UnixNano())}
 	// Holes come from aborted legs only; forgetting the oldest range costs a repetition, not correctness.
 	s.acked.max = spansFor(size)
