@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -31,6 +32,10 @@ func agentCommand(env Env) *cobra.Command {
 			return err
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := filepath.Abs(path) // for reload, which may be asked for from anywhere
+			if err != nil {
+				return fmt.Errorf("finding the configuration: %w", err)
+			}
 			c, err := config.Load(path)
 			if err != nil {
 				return err

@@ -23,6 +23,9 @@ type cleaned struct {
 	Error    string          `json:"error,omitempty"`
 }
 
+// instanceDir is an instance and its state directory.
+type instanceDir struct{ instance, dir string }
+
 func cleanupCommand(env Env) *cobra.Command {
 	var instance, stateDir, configPath string
 	var asJSON bool
@@ -36,28 +39,28 @@ func cleanupCommand(env Env) *cobra.Command {
 			"  trunkline cleanup --instance east\n  trunkline cleanup --state-dir /srv/trunkline/east",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var dirs []string
+			var found []instanceDir
 			switch {
 			case configPath != "":
 				located := config.Locate(configPath)
 				if located == nil {
 					return fmt.Errorf("no configuration at %s; use --instance or --state-dir", configPath)
 				}
-				dirs = []string{located.StateDir}
+				found = []instanceDir{{located.Instance, located.StateDir}}
 			case stateDir != "":
-				dirs = []string{filepath.Clean(stateDir)}
+				found = []instanceDir{{filepath.Base(filepath.Clean(stateDir)), filepath.Clean(stateDir)}}
 			case instance != "all":
-				dirs = []string{filepath.Join(env.StateRoot, instance)}
+				found = []instanceDir{{instance, filepath.Join(env.StateRoot, instance)}}
 			default:
-				found, err := filepath.Glob(filepath.Join(env.StateRoot, "*", "ledger.db"))
+				ledgers, err := filepath.Glob(filepath.Join(env.StateRoot, "*", "ledger.db"))
 				if err != nil {
 					return fmt.Errorf("looking for instances: %w", err)
 				}
-				for _, f := range found {
-					dirs = append(dirs, filepath.Dir(f))
+				for _, l := range ledgers {
+					found = append(found, instanceDir{filepath.Base(filepath.Dir(l)), filepath.Dir(l)})
 				}
 			}
-			return cleanup(cmd.Context(), env, dirs, asJSON)
+			return cleanup(cmd.Context(), env, found, asJSON)
 		},
 	}
 	c.Flags().StringVar(&instance, "instance", "all", "the instance, or all of them")
@@ -68,12 +71,12 @@ func cleanupCommand(env Env) *cobra.Command {
 	return c
 }
 
-func cleanup(ctx context.Context, env Env, dirs []string, asJSON bool) error {
+func cleanup(ctx context.Context, env Env, instances []instanceDir, asJSON bool) error {
 	all := []cleaned{}
 	var failed []error
-	for _, dir := range dirs {
-		one := cleaned{Instance: filepath.Base(dir), Results: []ledger.Result{}}
-		results, err := loader.Cleanup(ctx, filepath.Dir(dir), one.Instance, slog.New(slog.DiscardHandler))
+	for _, i := range instances {
+		one := cleaned{Instance: i.instance, Results: []ledger.Result{}}
+		results, err := loader.Cleanup(ctx, filepath.Dir(i.dir), filepath.Base(i.dir), slog.New(slog.DiscardHandler))
 		if errors.Is(err, ledger.ErrInUse) {
 			err = errors.New("its agent runs; stop it first (systemctl stop trunkline), it then cleans up by itself")
 		}
