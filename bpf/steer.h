@@ -15,12 +15,21 @@ static __always_inline struct tl_endpoint tl_local_end(struct bpf_sock_ops *ctx)
 	return e;
 }
 
-/* At CONNECT the source port is chosen and the SYN not yet sent: the engine cannot accept before this is written. */
-static __always_inline void tl_steer_begin(struct bpf_sock_ops *ctx)
+/*
+ * At CONNECT the source port is chosen and the SYN not yet sent: the engine cannot accept before this is written. With
+ * TCP_FASTOPEN_CONNECT that is at the first write, by when the loader may have swept the original destination.
+ */
+static __always_inline void tl_steer_begin(struct bpf_sock_ops *ctx, const struct tl_sock *s)
 {
 	struct tl_endpoint client = tl_local_end(ctx);
 	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct tl_orig orig = {
+		.addr = s->orig_addr, .source = s->local_addr, .rule_id = s->rule_id,
+		.port = s->orig_port, .family = s->orig_family,
+	};
 
+	orig.time_ns = bpf_ktime_get_ns();
+	bpf_map_update_elem(&tl_orig, &cookie, &orig, BPF_NOEXIST);
 	bpf_map_update_elem(&tl_client, &client, &cookie, BPF_ANY);
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
@@ -58,7 +67,7 @@ static __always_inline void tl_steer_sockops(struct bpf_sock_ops *ctx)
 	if (!s || !s->steered)
 		return;
 	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB)
-		tl_steer_begin(ctx);
+		tl_steer_begin(ctx, s);
 	else if (to == BPF_TCP_CLOSE)
 		tl_steer_end(ctx, from);
 }

@@ -91,14 +91,13 @@ func (l *Loader) followOnce(ctx context.Context) error {
 	}
 	go forward(links, changed, broken)
 
-	pause := followPause
 	for {
 		start := time.Now()
 		if err := l.syncDestinations(); err != nil {
 			return err
 		}
 		l.refreshMarks()
-		pause = max(followPause, followBusy*time.Since(start))
+		pause := max(followPause, followBusy*time.Since(start))
 		select {
 		case <-ctx.Done():
 			return nil

@@ -3,13 +3,16 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/loader/internal/testenv"
+	"github.com/trunkline/trunkline/loader/ledger"
 )
 
 // What an application sees of a steered connection is what a direct one would show, in both families and for IPv4 through
@@ -180,6 +183,36 @@ func TestClientGoneBeforeAccept(t *testing.T) {
 	buf := make([]byte, 100)
 	if n, err := c.Read(buf); string(buf[:n]) != "fire and forget" {
 		t.Errorf("read %q, %v", buf[:n], err)
+	}
+}
+
+// With TCP_FASTOPEN_CONNECT the SYN waits for the first write, however long that takes.
+func TestFastOpenConnect(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	e := newSteerEnv(t, nil)
+	// 4: data in the SYN without a cookie. Else the first connect() would only fetch one, and not wait.
+	if err := ledger.WriteSysctl("net.ipv4.tcp_fastopen", "5"); err != nil {
+		t.Fatal(err)
+	}
+	cl := dial(t, unix.AF_INET, testenv.Far4, testPort, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1)
+	})
+	if cl.err != nil {
+		t.Fatal(cl.err)
+	}
+	if err := e.l.maps["tl_orig"].Delete(cookieOf(t, cl.fd)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(cl.fd, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := cl.line(t); got != "engine 10.2.0.1:8080 10.1.0.1 rule 1" {
+		t.Errorf("reached %q", got)
+	}
+	if got := cl.peer(t); got != "10.2.0.1:8080" {
+		t.Errorf("getpeername: %s", got)
 	}
 }
 
