@@ -12,9 +12,9 @@ import (
 
 func TestRoundTrip(t *testing.T) {
 	datas := map[string][]byte{
-		"random": random(1, 300_000),
-		"text":   text(1, 300_000),
-		"zero":   make([]byte, 300_000),
+		"random": random(1, 150_000),
+		"text":   text(1, 150_000),
+		"zero":   make([]byte, 150_000),
 		"mixed":  append(append(append(text(2, 100_000), random(2, 100_000)...), make([]byte, 50_000)...), text(2, 100_000)...),
 	}
 	r := rand.New(rand.NewPCG(3, 3))

@@ -58,18 +58,18 @@ func TestManyLegs(t *testing.T) {
 		most  int
 		event string
 	}{
-		{"one", 8 << 20, 3 << 20, 40 << 20, 1, MaxBlock, ""},
+		{"one", 8 << 20, 3 << 20, 20 << 20, 1, MaxBlock, ""},
 		{"evicting", 1 << 20, 3 << 20, 50 << 20, 3, MaxBlock, ""},
 		{"evicting small blocks", 100 << 10, 200 << 10, 10 << 20, 5, 2000, ""},
-		{"many", 16 << 20, 8 << 20, 60 << 20, 12, MaxBlock, ""},
-		{"aborts", 1 << 20, 2 << 20, 40 << 20, 6, MaxBlock, "abort"},
-		{"retired", 4 << 20, 3 << 20, 40 << 20, 6, MaxBlock, "retire"},
-		{"restarts", 4 << 20, 3 << 20, 40 << 20, 6, MaxBlock, "restart"},
-		{"stalls", 1 << 20, 2 << 20, 40 << 20, 6, MaxBlock, "stall"},
-		{"all", 4 << 20, 3 << 20, 40 << 20, 6, MaxBlock, "all"},
+		{"many", 16 << 20, 8 << 20, 30 << 20, 12, MaxBlock, ""},
+		{"aborts", 1 << 20, 2 << 20, 15 << 20, 6, MaxBlock, "abort"},
+		{"retired", 4 << 20, 3 << 20, 15 << 20, 6, MaxBlock, "retire"},
+		{"restarts", 4 << 20, 3 << 20, 15 << 20, 6, MaxBlock, "restart"},
+		{"stalls", 1 << 20, 2 << 20, 15 << 20, 6, MaxBlock, "stall"},
+		{"all", 4 << 20, 3 << 20, 15 << 20, 6, MaxBlock, "all"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seeds, total := uint64(3), c.total
+			seeds, total := uint64(2), c.total
 			if testing.Short() { // for the race detector, which is slow here
 				seeds, total = 1, total/8
 			}

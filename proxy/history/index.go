@@ -32,8 +32,8 @@ type index struct {
 }
 
 func newIndex(ring uint64) index {
-	// Twice the expected anchors, since anchors do not spread evenly over the buckets.
-	n := 1 << bits.Len64(max(ring/sampling/ways, 1024)-1)
+	// About as many entries as anchors: where a bucket is full the oldest goes, and its neighbours lead to the same bytes.
+	n := 1 << (bits.Len64(max(ring/sampling/ways, 1024)*3/2) - 1)
 	first := min(n, 1024)
 	return index{entries: make([]uint64, first*ways), mask: uint64(first - 1), most: n}
 }
