@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trunkline/trunkline/bpf/reason"
 )
 
@@ -41,6 +43,8 @@ type FlowStatus struct {
 	Client       netip.AddrPort // near: as the engine sees it; else as the peer says, and not valid if it does not
 	Destination  netip.AddrPort
 	Peer         string
+	LegCookie    uint64 // of the leg's socket; 0: none
+	WindowBytes  uint32 // fixed receive window of the leg, as the kernel gave it; 0: auto-tuned
 	RuleID       uint32
 	Reason       reason.Code // why it is not optimised
 	RawSent      int64
@@ -103,10 +107,29 @@ func (e *Engine) Flows() []FlowStatus {
 }
 
 func (f *flow) status() FlowStatus {
-	return FlowStatus{
+	s := FlowStatus{
 		ID: f.id, Near: f.near, Client: f.client, Destination: f.destination, Peer: f.p.config().Name, RuleID: f.rule.ID,
 		Reason:  reason.Code(f.encReason.Load()),
 		RawSent: f.count.rawSent.Load(), WireSent: f.count.wireSent.Load(),
 		RawReceived: f.count.rawReceived.Load(), WireReceived: f.count.wireReceived.Load(), Start: f.start,
 	}
+	f.mu.Lock()
+	l := f.leg
+	f.mu.Unlock()
+	if l == nil {
+		return s
+	}
+	s.LegCookie = l.sock.cookie
+	if f.rule.WindowBytes == 0 {
+		return s
+	}
+	// An error means that the socket is closed already.
+	_ = l.sock.control(func(fd int) error {
+		have, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+		if err == nil {
+			s.WindowBytes = uint32(have / 2) // the kernel doubles what is set
+		}
+		return err
+	})
+	return s
 }

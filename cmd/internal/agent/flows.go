@@ -31,39 +31,53 @@ func (a *agent) Peers() ([]control.Peer, error) {
 	return peers, nil
 }
 
+// carried is a flow in the engine, and whether one of its sockets shows it already.
+type carried struct {
+	proxy.FlowStatus
+	shown bool
+}
+
 // Flows joins what the kernel knows of sockets with what the engine knows of the connections it carries. They meet in the
-// application's end of a steered connection.
+// application's end of a steered connection, and in the leg.
 func (a *agent) Flows() ([]control.Flow, error) {
 	sockets, err := a.loader.Flows()
 	if err != nil {
 		return nil, err
 	}
 	names := a.reverse()
-	carried := map[netip.AddrPort]proxy.FlowStatus{}
-	flows := []control.Flow{}
-	var rest []proxy.FlowStatus
+	clients, legs := map[netip.AddrPort]*carried{}, map[uint64]*carried{}
+	var engine []*carried
 	for _, f := range a.engine.Flows() {
+		c := &carried{FlowStatus: f}
+		engine = append(engine, c)
 		if f.Near {
-			carried[f.Client] = f
-			continue
+			clients[f.Client] = c
 		}
-		rest = append(rest, f)
+		if f.LegCookie != 0 {
+			legs[f.LegCookie] = c
+		}
 	}
+	flows := []control.Flow{}
 	for _, s := range sockets {
 		w := fromSocket(s)
-		if e, ok := carried[s.Local]; ok && s.Kind == "steered" {
-			delete(carried, s.Local)
-			addEngine(&w, e)
+		if c := clients[s.Local]; c != nil && s.Kind == "steered" {
+			addEngine(&w, c)
+		}
+		if c := legs[s.Cookie]; c != nil {
+			w.Peer, w.WindowBytes = c.Peer, c.WindowBytes
+			if !c.Near { // at the near end the steered flow has the engine's account
+				addEngine(&w, c)
+			}
 		}
 		if w.Peer == "" {
 			w.Peer = names.peers[s.PeerID]
 		}
 		flows = append(flows, w)
 	}
-	for _, f := range carried {
-		rest = append(rest, f)
-	}
-	for _, f := range rest {
+	for _, f := range engine {
+		if f.shown {
+			continue
+		}
 		w := control.Flow{Kind: kindCarried, Passive: !f.Near, Local: f.Client, Remote: f.Destination, RuleID: f.RuleID,
 			AgeSeconds: time.Since(f.Start).Seconds()}
 		addEngine(&w, f)
@@ -87,7 +101,8 @@ func fromSocket(s loader.Flow) control.Flow {
 	}
 }
 
-func addEngine(w *control.Flow, f proxy.FlowStatus) {
+func addEngine(w *control.Flow, f *carried) {
+	f.shown = true
 	w.Peer = f.Peer
 	if f.Reason != reason.None {
 		w.Reason = reasonName(f.Reason)
