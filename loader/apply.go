@@ -33,7 +33,7 @@ func (l *Loader) Apply(rules []policy.Rule, peerAddrs []netip.AddrPort) error {
 	l.table = t
 	l.inForce.Store(t)
 	l.feature(l.spliceFeature(rules))
-	l.syncMarks()
+	l.readMarks()
 	return nil
 }
 

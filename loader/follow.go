@@ -23,12 +23,8 @@ const (
 	followRetry = 1 * time.Second
 )
 
-// syncDestinations reads addresses and routes and brings tl_dest up to date: new entries first, then stale ones away.
-func (l *Loader) syncDestinations() error {
-	n, err := readNetwork()
-	if err != nil {
-		return err
-	}
+// syncDestinations brings tl_dest up to date with addresses and routes: new entries first, then stale ones away.
+func (l *Loader) syncDestinations(n network) error {
 	l.destMu.Lock()
 	defer l.destMu.Unlock()
 	m, want := l.maps["tl_dest"], n.destinations()
@@ -93,10 +89,14 @@ func (l *Loader) followOnce(ctx context.Context) error {
 
 	for {
 		start := time.Now()
-		if err := l.syncDestinations(); err != nil {
+		n, err := readNetwork()
+		if err != nil {
 			return err
 		}
-		l.refreshMarks()
+		if err := l.syncDestinations(n); err != nil {
+			return err
+		}
+		l.refreshMarks(n)
 		pause := max(followPause, followBusy*time.Since(start))
 		select {
 		case <-ctx.Done():

@@ -81,7 +81,11 @@ func (l *Loader) start(ctx context.Context) error {
 		return err
 	}
 	l.startSplice(ctx) // before the rules, which ask whether there is a fast path
-	if err := l.syncDestinations(); err != nil {
+	n, err := readNetwork()
+	if err != nil {
+		return err
+	}
+	if err := l.syncDestinations(n); err != nil {
 		return err
 	}
 	if err := l.Apply(l.o.Rules, l.o.PeerAddrs); err != nil {
@@ -96,7 +100,7 @@ func (l *Loader) start(ctx context.Context) error {
 		attach(ctx)
 	}
 	l.pinMaps()
-	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool { return f.Name == "pins" || f.Name == "splice" })
+	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool { return slices.Contains([]string{"pins", "splice", "window"}, f.Name) })
 	if !slices.ContainsFunc(hooks, func(f Feature) bool { return f.On }) {
 		return fmt.Errorf("no hook could be attached: %s", hooks[0].Detail)
 	}

@@ -32,14 +32,17 @@ type markState struct {
 // attachMarks attaches the program that decides about marks, and the one that writes them where packets leave. The first
 // without the second would be of no use, so both are loaded before either is attached.
 func (l *Loader) attachMarks(context.Context) {
-	mark, err := l.loadObject(bpf.Mark)
 	var dscp *ebpf.Collection
-	if err == nil {
-		dscp, err = l.loadObject(bpf.DSCP)
-	}
-	if err == nil {
-		err = l.attachCgroup(mark, "tl_mark", ebpf.AttachCGroupInetEgress)
-	}
+	err := l.attempt(func() error {
+		mark, err := l.loadObject(bpf.Mark)
+		if err != nil {
+			return err
+		}
+		if dscp, err = l.loadObject(bpf.DSCP); err != nil {
+			return err
+		}
+		return l.attachCgroup(mark, "tl_mark", ebpf.AttachCGroupInetEgress)
+	})
 	if err != nil {
 		detail, remedy := whyNot(err, marksKernel)
 		l.feature(Feature{Name: "marks", Detail: detail, Remedy: remedy})
@@ -50,7 +53,7 @@ func (l *Loader) attachMarks(context.Context) {
 	l.marks.dscp = dscp.Programs["tl_dscp"]
 	l.marks.attached, l.marks.names = map[int]io.Closer{}, map[int]string{}
 	l.onClose(l.detachMarks)
-	l.syncMarks()
+	l.readMarks()
 }
 
 func (l *Loader) detachMarks() error {
@@ -65,20 +68,28 @@ func (l *Loader) detachMarks() error {
 }
 
 // refreshMarks follows changes of links and routes.
-func (l *Loader) refreshMarks() {
+func (l *Loader) refreshMarks(n network) {
 	l.applyMu.Lock()
 	defer l.applyMu.Unlock()
-	l.syncMarks()
+	l.syncMarks(n)
 }
 
-// syncMarks brings the interfaces on which marks are written up to date with links, routes and rules.
-func (l *Loader) syncMarks() {
+// readMarks follows changes of rules.
+func (l *Loader) readMarks() {
 	if l.marks.dscp == nil {
 		return
 	}
 	n, err := readNetwork()
 	if err != nil {
 		l.log.Warn("finding interfaces for marks", "err", err)
+		return
+	}
+	l.syncMarks(n)
+}
+
+// syncMarks brings the interfaces on which marks are written up to date with links, routes and rules.
+func (l *Loader) syncMarks(n network) {
+	if l.marks.dscp == nil {
 		return
 	}
 	want, notes := l.markLinks(n)

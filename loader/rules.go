@@ -34,10 +34,13 @@ type ruleEntries struct {
 
 // attachSockops attaches the program that serves rules, telemetry, steering and the fast path.
 func (l *Loader) attachSockops(context.Context) {
-	coll, err := l.loadSockops()
-	if err == nil {
-		err = l.attachCgroup(coll, "tl_sockops", ebpf.AttachCGroupSockOps)
-	}
+	err := l.attempt(func() error {
+		coll, err := l.loadSockops()
+		if err != nil {
+			return err
+		}
+		return l.attachCgroup(coll, "tl_sockops", ebpf.AttachCGroupSockOps)
+	})
 	if err != nil {
 		detail, remedy := whyNot(err, "5.15")
 		l.feature(Feature{Name: "rules", Detail: detail, Remedy: remedy})
