@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/trunkline/trunkline/loader/internal/testenv"
+	"github.com/trunkline/trunkline/loader/ledger"
 )
 
 // attachOther attaches a program of someone else, which lets everything pass, to a cgroup in the old way.
@@ -94,6 +95,25 @@ func TestWarnsOfEgressProgramsBelow(t *testing.T) {
 	}
 	defer l.Close()
 	if f := feature(t, l, "steering-ipv4"); !f.On || !strings.Contains(f.Detail, filepath.Base(inner)) {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestLoadsWithoutIPv6(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	for _, which := range []string{"all", "default", "lo"} {
+		if err := ledger.WriteSysctl("net.ipv6.conf."+which+".disable_ipv6", "1"); err != nil {
+			t.Skip(err)
+		}
+	}
+	l, err := Load(t.Context(), Options{Cgroup: testenv.Cgroup(), BPFFS: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if f := feature(t, l, "steering-ipv4"); !f.On {
 		t.Errorf("%+v", f)
 	}
 }

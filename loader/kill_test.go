@@ -33,7 +33,7 @@ func TestKilledAgentRefusesNobody(t *testing.T) {
 	}
 	e := &steerEnv{t: t, world: testenv.NewWorld(t)}
 	e.serveFar()
-	for range 15 {
+	for range 10 {
 		agent, steered := startAgent(t), uint64(0)
 		if got := e.dial4().line(t); !strings.HasPrefix(got, "engine ") {
 			t.Fatalf("reached %q, want the engine", got)
