@@ -43,7 +43,11 @@ static __always_inline __u32 tl_seglen(struct __sk_buff *skb, __u32 *seq)
 	return skb->len - ip_len - tcp->doff * 4 + tcp->syn + tcp->fin;
 }
 
-static __always_inline __u8 tl_priority_of(struct __sk_buff *skb, const struct tl_sock *st)
+/*
+ * What the engine says of a leg is kept with the socket: the entry goes when the engine closes it, and the last segments
+ * may still have to be sent again then.
+ */
+static __always_inline __u8 tl_priority_of(struct __sk_buff *skb, struct tl_sock *st)
 {
 	struct tl_own *own;
 	__u64 cookie;
@@ -52,7 +56,9 @@ static __always_inline __u8 tl_priority_of(struct __sk_buff *skb, const struct t
 		return st->priority;
 	cookie = bpf_get_socket_cookie(skb);
 	own = bpf_map_lookup_elem(&tl_own, &cookie);
-	return own && own->leg ? own->priority : TL_PRIORITY_OFF;
+	if (own)
+		st->priority = own->leg ? own->priority : TL_PRIORITY_OFF;
+	return st->priority;
 }
 
 static __always_inline bool tl_wants_mark(struct __sk_buff *skb, struct bpf_sock *sk, __u8 priority, const struct tl_agent *agent)
@@ -95,7 +101,8 @@ int tl_mark(struct __sk_buff *skb)
 	if (priority == TL_PRIORITY_OFF)
 		return 1;
 	agent = bpf_map_lookup_elem(&tl_agent, &zero);
-	if (!agent || !tl_wants_mark(skb, sk, priority, agent))
+	/* No bit: there is nothing at the interfaces that would take it off again. */
+	if (!agent || !agent->mark_bit || !tl_wants_mark(skb, sk, priority, agent))
 		return 1;
 	skb->mark |= agent->mark_bit;
 	__sync_fetch_and_add(&st->marked, skb->gso_segs ? skb->gso_segs : 1);

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/loader/policy"
 )
 
 // originalMaxAge is how long a steered connection may wait for the engine's accept.
@@ -46,10 +47,11 @@ func (l *Loader) TakeOriginal(client netip.AddrPort) (Original, bool) {
 // a leg is taken into use for a rule (0: none yet).
 func (l *Loader) Own(cookie uint64, ruleID uint32, leg bool) error {
 	own := bpf.Own{RuleId: ruleID}
+	t := l.inForce.Load()
 	if leg {
-		own.Leg = 1
+		own.Leg, own.Priority = 1, uint8(legPriority(t))
 	}
-	if t := l.inForce.Load(); t != nil {
+	if t != nil {
 		if r, ok := t.Rule(ruleID); ok {
 			own.PeerId, own.Priority = r.PeerID, uint8(r.Priority)
 		}
@@ -58,6 +60,20 @@ func (l *Loader) Own(cookie uint64, ruleID uint32, leg bool) error {
 		return fmt.Errorf("entering an own socket: %w", err)
 	}
 	return nil
+}
+
+// legPriority is that of a leg no flow has taken yet, and of the peers' pings: a lost handshake or ping costs the flows of
+// all rules, so its retransmission is marked if those of any rule are. At the far end that rule need not name a peer.
+func legPriority(t *policy.Table) bpf.Priority {
+	if t == nil {
+		return bpf.PriorityOff
+	}
+	for _, r := range t.Rules() {
+		if r.Priority != bpf.PriorityOff {
+			return bpf.PriorityRetransmit
+		}
+	}
+	return bpf.PriorityOff
 }
 
 // Disown forgets an own socket, when it is closed.

@@ -78,8 +78,9 @@ func TestNothingIsMarkedWithoutPriority(t *testing.T) {
 	})
 }
 
-// A leg is marked once it carries a flow of a rule, whichever end connected, and never before.
-func TestLegsAreMarkedInUse(t *testing.T) {
+// A leg is marked from its handshake on if any rule asks for marks, whichever end connected, and as the rule says once it
+// carries a flow.
+func TestLegsAreMarked(t *testing.T) {
 	const legPort = 7200
 	inside(t, lossy, func(t *testing.T, s site) {
 		l := loadAt(t, s, policy.Rule{ID: 5, Name: "steered", Remote: full(s.b4), Ports: []uint16{9999}, Priority: bpf.PriorityRetransmit, PeerID: 3})
@@ -89,19 +90,23 @@ func TestLegsAreMarkedInUse(t *testing.T) {
 		dialled := dialOwn(t, l, s.b4, true)
 		server := dialOwn(t, l, s.b4, false)
 		accepted := acceptAt(t, s, s.a4, legPort)
+		own := func(leg *net.TCPConn, rule uint32) {
+			cookie := option(t, leg, func(fd int) (uint64, error) { return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE) })
+			if err := l.Own(cookie, rule, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		own(accepted, 0) // as the engine does with each it accepts
 		for _, leg := range []*net.TCPConn{dialled, accepted} {
 			f := flowOf(t, l, leg, func(f Flow) bool { return f.State == "established" })
-			if f.Kind != "leg" || f.RuleID != 0 || f.Priority != "off" {
+			if f.Kind != "leg" || f.RuleID != 0 {
 				t.Errorf("a warm leg: %+v", f)
 			}
 			sendOnly(t, leg, 1<<20)
-			if f := flowOf(t, l, leg, func(f Flow) bool { return f.Retransmits > 5 }); f.Marked != 0 {
-				t.Errorf("marks on a leg that carries no flow: %+v", f)
+			if f := flowOf(t, l, leg, func(f Flow) bool { return f.Retransmits > 5 && f.Marked > 5 }); f.RuleID != 0 {
+				t.Errorf("a leg that carries no flow yet: %+v", f)
 			}
-			cookie := option(t, leg, func(fd int) (uint64, error) { return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE) })
-			if err := l.Own(cookie, 5, true); err != nil {
-				t.Fatal(err)
-			}
+			own(leg, 5)
 			sendOnly(t, leg, 2<<20)
 			f = flowOf(t, l, leg, func(f Flow) bool { return f.Marked > 0 })
 			if f.RuleID != 5 || f.PeerID != 3 || f.Priority != "retransmit" {
@@ -115,9 +120,9 @@ func TestLegsAreMarkedInUse(t *testing.T) {
 		}
 		transfer(t, server, 0)
 		gone(t, l)
-		own, err := snapshot[uint64, bpf.Own](l.maps["tl_own"])
-		if err != nil || len(own) > 0 {
-			t.Errorf("left of own sockets: %v %v", own, err)
+		left, err := snapshot[uint64, bpf.Own](l.maps["tl_own"])
+		if err != nil || len(left) > 0 {
+			t.Errorf("left of own sockets: %v %v", left, err)
 		}
 		paths, err := l.Paths()
 		if err != nil || len(paths) != 1 || paths[0].PeerID != 3 || paths[0].Flows != 2 || paths[0].BytesAcked < 3<<20 || paths[0].BytesAcked > 6<<20 {

@@ -63,6 +63,10 @@ func (e *Engine) acceptPeer(conn *net.TCPConn) {
 		conn.Close()
 		return
 	}
+	// A leg from its first segment on: the kernel side cannot tell by itself what priority it has.
+	if err := e.cfg.Kernel.Own(s.cookie, 0, true); err != nil {
+		e.limited.warn("entering a leg", "err", err)
+	}
 	addr := s.remote().Addr()
 	if !e.gate.enter(addr) {
 		e.limited.warn("too many connections in handshake on the peer port", "from", addr)
