@@ -16,9 +16,9 @@ const (
 	// MaxPayload is the most bytes that the payload of one block takes.
 	MaxPayload = MaxBlock + 1024
 
-	shortBlock = 512 // bytes; below it the check has 32 bits
-	minMatch   = 32  // bytes that are worth a reference
-	window     = 1 << 20
+	shortBlock = 512       // bytes; below it the check has 32 bits
+	minMatch   = 32        // bytes that are worth a reference
+	window     = 256 << 10 // bytes that the zstd stream looks back: more costs memory and gains nothing at this level
 )
 
 // Flags of a block.

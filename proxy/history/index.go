@@ -91,7 +91,7 @@ func (x *index) insert(hash, pos, head uint64) {
 		oldest = twin
 	}
 	b[oldest] = t<<posBits | pos&posMask
-	if x.used > len(x.entries)*3/4 && int(x.mask)+1 < x.most {
+	if x.used > len(x.entries)/2 && int(x.mask)+1 < x.most {
 		x.double()
 	}
 }

@@ -105,7 +105,7 @@ type Sender struct {
 	base       uint64 // the generation's first position
 	head       uint64
 	stall      time.Duration // never changes
-	acked      spans // what the peer is known to hold
+	acked      spans         // what the peer is known to hold
 	open       legHeap
 	index      index
 }
