@@ -5,6 +5,7 @@ package loader
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
@@ -355,6 +356,10 @@ func writeRandom(w io.Writer, h hash.Hash, total int) error {
 }
 
 func fillRandom(b []byte) {
+	for len(b) >= 8 {
+		binary.NativeEndian.PutUint64(b, rand.Uint64())
+		b = b[8:]
+	}
 	for i := range b {
 		b[i] = byte(rand.Uint32())
 	}
