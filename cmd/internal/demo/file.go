@@ -36,30 +36,41 @@ func chooseFile(named, executable string) (file, error) {
 		}
 		return f, err
 	}
-	var good, best file
-	for _, pattern := range append([]string{executable}, realFiles...) {
+	var c choice
+	c.consider([]string{executable})
+	for _, pattern := range realFiles {
+		if c.good.size > 0 && c.good.size < tooLarge {
+			return c.good, nil
+		}
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return file{}, fmt.Errorf("looking for a file: %w", err)
 		}
-		for _, p := range paths {
-			f, err := statFile(p)
-			switch {
-			case err != nil:
-			case f.size >= goodFile && (good.size == 0 || f.size < good.size):
-				good = f
-			case f.size < goodFile && f.size > best.size:
-				best = f
-			}
-		}
-		if good.size > 0 && good.size < tooLarge {
-			return good, nil
+		c.consider(paths)
+	}
+	switch {
+	case c.good.size > 0:
+		return c.good, nil
+	case c.best.size >= minFile:
+		return c.best, nil
+	}
+	return file{}, errors.New("no file of at least 10 MB found to fetch; name one with --file")
+}
+
+// choice is the smallest file that is large enough for good figures, and the largest that is not.
+type choice struct{ good, best file }
+
+func (c *choice) consider(paths []string) {
+	for _, p := range paths {
+		f, err := statFile(p)
+		switch {
+		case err != nil:
+		case f.size >= goodFile && (c.good.size == 0 || f.size < c.good.size):
+			c.good = f
+		case f.size < goodFile && f.size > c.best.size:
+			c.best = f
 		}
 	}
-	if best.size < minFile {
-		return file{}, errors.New("no file of at least 10 MB found to fetch; name one with --file")
-	}
-	return best, nil
 }
 
 func statFile(path string) (file, error) {

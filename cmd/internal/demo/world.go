@@ -32,6 +32,7 @@ type world struct {
 }
 
 func (w *world) run(ctx context.Context) error {
+	removeStale(ctx, w.opts.Binary, w.say)
 	if err := w.build(); err != nil {
 		return err
 	}
@@ -57,8 +58,8 @@ func (w *world) run(ctx context.Context) error {
 // build makes the sites and writes down what their agents are to do.
 func (w *world) build() (err error) {
 	w.say.stepf("making two sites and a WAN of %s", describe(w.opts))
-	if w.dir, err = os.MkdirTemp("", "trunkline-demo-"); err != nil {
-		return fmt.Errorf("making a directory: %w", err)
+	if w.dir, err = makeDir(); err != nil {
+		return err
 	}
 	if w.lab, err = lab.New(w.opts.labOptions()); err != nil {
 		return fmt.Errorf("making the sites: %w", err)
