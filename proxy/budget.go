@@ -10,6 +10,8 @@ const (
 	windowMax   = 16 << 20
 	windowSmall = 256 << 10
 	windowLeast = 64 << 10
+
+	windowTrips = 4 // round trips in which a window is used up that is to grow
 )
 
 // budget bounds the undelivered bytes of all flows together: each flow's window is taken from it. The first half goes to

@@ -91,6 +91,8 @@ type sender struct {
 type receiver struct {
 	window       int64
 	grown        int64 // bytes of the budget beyond the leg's
+	windowAt     int64 // written when the window was last looked at
+	windowTime   time.Time
 	received     int64 // raw bytes decoded
 	written      int64 // raw bytes that the local socket took
 	granted      int64 // credit that the peer knows of
@@ -134,7 +136,7 @@ func (f *flow) begin(l *leg) bool {
 	f.mu.Lock()
 	f.leg = l
 	f.credit = int64(min(l.hello.Credit, windowMax))
-	f.window, f.granted = l.window, l.window
+	f.window, f.granted, f.windowTime = l.window, l.window, time.Now()
 	f.mu.Unlock()
 	f.e.mu.Lock()
 	closed := f.e.closed
@@ -242,7 +244,7 @@ func (f *flow) fail(code reason.Code, text string, tell bool) {
 	}
 	f.mu.Unlock()
 	if code != reason.None && !done {
-		f.log.Debug("flow failed", "destination", f.destination, "reason", code, "cause", text)
+		f.e.limited.warn("a flow was reset", "peer", f.p.config().Name, "destination", f.destination, "reason", code, "cause", text)
 	}
 	f.queue.end()
 	f.cancel()

@@ -160,7 +160,8 @@ func TestResetByServer(t *testing.T) {
 	dst := serve(t, serverAddr, func(c *net.TCPConn) {
 		io.ReadFull(c, make([]byte, 5))
 		c.Write(data)
-		time.Sleep(50 * time.Millisecond)
+		raw, _ := c.SyscallConn()
+		(&sock{TCPConn: c, raw: raw}).settle(5 * time.Second) // a reset destroys what has not been sent
 		abort(c)
 	})
 	c := w.steer(dst)

@@ -124,6 +124,9 @@ func (l *leg) readHello() (wire.Hello, error) {
 		return wire.Hello{}, fmt.Errorf("%w: %v instead of HELLO", wire.ErrMalformed, t)
 	}
 	l.hello, err = wire.ParseHello(payload)
+	if err == nil && l.hello.Major != l.e.protocol {
+		err = &wire.VersionError{Major: l.hello.Major, Minor: l.hello.Minor}
+	}
 	return l.hello, err
 }
 

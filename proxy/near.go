@@ -102,6 +102,7 @@ func (f *flow) awaitOpened() *sock {
 		}
 	}
 	if code == reason.None {
+		f.p.opened.Add(1)
 		f.goDeliver()
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,12 +130,12 @@ func TestWrongKey(t *testing.T) {
 }
 
 func TestVersionSkew(t *testing.T) {
-	w := newWorld(t, nil)
-	w.near.kernel.SetPeer(1, false)
+	w := newStoppedWorld(t, nil)
 	w.far.protocol = 2
-	w.near.Peers()
-	w.near.peers[0].suspect(errors.New("test"))
+	w.far.run()
+	w.near.run()
 	waitFor(t, "incompatible", 5*time.Second, func() bool { return w.near.Peers()[0].Reason == reason.Incompatible })
+	waitFor(t, "far's line", 5*time.Second, func() bool { return strings.Contains(w.far.logs.String(), "install the same version") })
 	if w.near.kernel.isUp(1) {
 		t.Error("an incompatible peer is up")
 	}
@@ -144,16 +145,6 @@ func TestVersionSkew(t *testing.T) {
 	c := w.steer(serve(t, serverAddr, func(c *net.TCPConn) { c.Write([]byte("direct")) }))
 	if got, err := io.ReadAll(c); err != nil || string(got) != "direct" {
 		t.Errorf("%q, %v", got, err)
-	}
-}
-
-func TestVersionSkewOfDialler(t *testing.T) {
-	w := newWorld(t, nil)
-	w.near.protocol = 9
-	w.near.peers[0].suspect(errors.New("test"))
-	waitFor(t, "far's line", 5*time.Second, func() bool { return strings.Contains(w.far.logs.String(), "install the same version") })
-	if w.near.Peers()[0].Up {
-		t.Error("up")
 	}
 }
 
@@ -203,16 +194,17 @@ func TestPortTaken(t *testing.T) {
 // TestLegCut: whatever happens to the leg, the application and the server see a reset, never an end.
 func TestLegCut(t *testing.T) {
 	w, m := newMiddleWorld(t, func(near, _ *Config) { near.Timeouts.Redial = 200 * time.Millisecond })
-	var data []byte
+	var current atomic.Pointer[[]byte]
 	served := make(chan error, 1)
 	dst := serve(t, serverAddr, func(c *net.TCPConn) {
-		c.Write(data)
+		c.Write(*current.Load())
 		c.CloseWrite()
 		_, err := io.Copy(io.Discard, c)
 		served <- err
 	})
 	for i := range 12 {
-		data = mixed(8<<20, uint64(i))
+		data := mixed(8<<20, uint64(i))
+		current.Store(&data)
 		m.limit.Store(m.passed.Load() + 1 + int64(i*i*20_000))
 		if i%4 == 3 {
 			m.limit.Store(0)

@@ -218,18 +218,28 @@ func (f *flow) writeFailed(err error) {
 	f.fail(reason.None, fmt.Sprintf("writing: %v", err), true)
 }
 
-// wrote counts what was delivered. The window doubles when the application keeps up and the peer uses all of it.
+// wrote counts what was delivered.
 func (f *flow) wrote(n int) {
 	f.mu.Lock()
 	f.written += int64(n)
-	waiting, unused := f.received-f.written, f.granted-f.received
-	if f.window < windowMax && waiting < f.window/4 && unused < f.window/2 && f.e.budget.grow(f.window) {
-		f.grown += f.window
-		f.window *= 2
+	if f.window < windowMax && f.written-f.windowAt >= f.window {
+		f.widen()
 	}
 	due := f.written+f.window-f.granted >= f.window/4
 	f.mu.Unlock()
 	if due {
 		f.wake()
+	}
+}
+
+// widen doubles the window if the application took all of it within a few round trips: then the window may be what limits
+// the flow. f.mu is held.
+func (f *flow) widen() {
+	now := time.Now()
+	took := now.Sub(f.windowTime)
+	f.windowAt, f.windowTime = f.written, now
+	if took < windowTrips*f.leg.sock.roundTrip() && f.e.budget.grow(f.window) {
+		f.grown += f.window
+		f.window *= 2
 	}
 }

@@ -212,3 +212,16 @@ func (s *sock) watch() error {
 	}
 	return found
 }
+
+// roundTrip returns the kernel's smoothed round-trip time of the connection, 0 if it is not known.
+func (s *sock) roundTrip() time.Duration {
+	var rtt time.Duration
+	s.control(func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			rtt = time.Duration(info.Rtt) * time.Microsecond
+		}
+		return err
+	})
+	return rtt
+}

@@ -200,6 +200,15 @@ func ruleAll(r Rule) RuleFor {
 // newWorld starts two agents and waits until the near one can steer. change may alter the configurations.
 func newWorld(t testing.TB, change func(near, far *Config)) *world {
 	t.Helper()
+	w := newStoppedWorld(t, change)
+	w.far.run()
+	w.near.run()
+	w.waitUp()
+	return w
+}
+
+func newStoppedWorld(t testing.TB, change func(near, far *Config)) *world {
+	t.Helper()
 	w := &world{t: t}
 	nearID, farID := newTestIdentity(t), newTestIdentity(t)
 	farCfg := Config{Identity: farID, Listen: farAddr + ":0", Peers: []Peer{{ID: 1, Name: "near", Key: nearID.Fingerprint(), Allow: []Allow{
@@ -217,9 +226,6 @@ func newWorld(t testing.TB, change func(near, far *Config)) *world {
 		nearCfg.Peers[0].Address = fmt.Sprintf("%s:%d", farAddr, port)
 	}
 	w.near = newAgent(t, "near", nearCfg)
-	w.far.run()
-	w.near.run()
-	w.waitUp()
 	return w
 }
 
