@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,7 +96,31 @@ func (a *agent) start(ctx context.Context) error {
 	if err := a.startEngine(table); err != nil {
 		return err
 	}
-	a.control, err = control.Listen(c.Socket(), c.Group)
+	return a.listen()
+}
+
+// listen opens the control socket. It and the directories made for it are written down, since a killed agent leaves them.
+// What is another agent's is not: its socket answers before anything is written.
+func (a *agent) listen() error {
+	path := a.config.Socket()
+	if err := control.Vacant(path); err != nil {
+		return err
+	}
+	var entries []ledger.Entry
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		entries = append(entries, ledger.Entry{Kind: ledger.Dir, Target: dir})
+	}
+	slices.Reverse(entries)
+	for _, e := range append(entries, ledger.Entry{Kind: ledger.File, Target: path}) {
+		if _, err := a.ledger.Record(e); err != nil {
+			return err
+		}
+	}
+	var err error
+	a.control, err = control.Listen(path, a.config.Group)
 	return err
 }
 

@@ -17,6 +17,9 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/control"
 )
 
+// awakeTimeout is what the engine's loops get to begin on a busy host.
+const awakeTimeout = 10 * time.Second
+
 // signals are those that the agent acts upon.
 type signals struct{ end, hangup chan os.Signal }
 
@@ -52,7 +55,10 @@ func (a *agent) work(ctx context.Context, s signals) error {
 			cancel(fmt.Errorf("%s: %w", name, err)) // no effect if something else has ended it
 		})
 	}
-	err := a.steer()
+	err := a.awake(ctx)
+	if err == nil {
+		err = a.steer()
+	}
 	if err == nil {
 		a.notify(daemon.SdNotifyReady)
 		a.log.Info("ready", "rules", len(a.config.Rules), "peers", len(a.config.Peers), "version", a.o.Version)
@@ -61,6 +67,21 @@ func (a *agent) work(ctx context.Context, s signals) error {
 	cancel(nil)
 	wg.Wait()
 	return err
+}
+
+// awake waits until the engine takes connections, so that READY means what it says.
+func (a *agent) awake(ctx context.Context) error {
+	for end := time.Now().Add(awakeTimeout); !a.engine.Alive(); {
+		if time.Now().After(end) {
+			return errors.New("the engine does not begin to take connections; see that the host is not starved of CPU")
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // untilEnd returns when a signal has ended the agent, after draining, or a part has failed.
@@ -148,5 +169,5 @@ func (a *agent) summary() string {
 			up++
 		}
 	}
-	return fmt.Sprintf("%s: %d rules, %d of %d peers up, %d flows", s.Health, s.Rules, up, len(s.Peers), s.ActiveFlows)
+	return fmt.Sprintf("%s; rules: %d, peers up: %d of %d, flows: %d", s.Health, s.Rules, up, len(s.Peers), s.ActiveFlows)
 }

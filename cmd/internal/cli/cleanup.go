@@ -93,7 +93,7 @@ func cleanup(ctx context.Context, env Env, instances []instanceDir, asJSON bool)
 	t := table{header: []string{"INSTANCE", "KIND", "WHAT", "OUTCOME", "DETAIL"}, limit: []int{16, 0, 48}}
 	for _, c := range all {
 		for _, r := range c.Results {
-			t.add(c.Instance, string(r.Entry.Kind), r.Entry.Target, string(r.Outcome), r.Detail)
+			t.add(c.Instance, string(r.Entry.Kind), r.Entry.Target, outcome(r), r.Detail)
 		}
 	}
 	switch {
@@ -103,4 +103,12 @@ func cleanup(ctx context.Context, env Env, instances []instanceDir, asJSON bool)
 		fmt.Fprintln(env.Stdout, "nothing to undo")
 	}
 	return errors.Join(failed...)
+}
+
+// outcome says for files what "restored" means: they are gone.
+func outcome(r ledger.Result) string {
+	if r.Outcome == ledger.Restored && r.Entry.Kind != ledger.Sysctl {
+		return "removed"
+	}
+	return string(r.Outcome)
 }

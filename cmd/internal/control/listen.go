@@ -37,12 +37,11 @@ func Listen(path, group string) (*Listener, error) {
 		return nil, fmt.Errorf("the control socket's path %s has %d bytes, the kernel takes %d; choose a shorter run_dir", path, len(path), maxPath)
 	}
 	dir := filepath.Dir(path)
-	if err := makeDir(dir); err != nil {
+	if err := Vacant(path); err != nil {
 		return nil, err
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("%w %s; stop it first", ErrInUse, path)
+	if err := makeDir(dir); err != nil {
+		return nil, err
 	}
 	temp := filepath.Join(dir, ".c"+strconv.Itoa(os.Getpid()))
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -58,6 +57,16 @@ func Listen(path, group string) (*Listener, error) {
 		return nil, errors.Join(err, l.Close(), os.Remove(temp))
 	}
 	return &Listener{UnixListener: l, path: path, ino: info}, nil
+}
+
+// Vacant is an error if another agent answers on the socket.
+func Vacant(path string) error {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return nil
+	}
+	c.Close()
+	return fmt.Errorf("%w %s; stop it first", ErrInUse, path)
 }
 
 // makeDir makes the directory open to be entered, whatever the umask: the socket's mode says who may use it.
