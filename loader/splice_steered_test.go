@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -309,39 +308,6 @@ func (w *steeredWorld) testNothingLeft(t *testing.T) {
 		if left {
 			t.Errorf("something is left in %s", name)
 		}
-	}
-}
-
-// TestSpliceFastOpen: data that goes with connect() is in TCP's queue before the socket is in the map. Redirected bytes
-// would overtake it.
-func TestSpliceFastOpen(t *testing.T) {
-	if !testenv.Isolated(t) {
-		return
-	}
-	testenv.NewWorld(t)
-	w := newSteeredWorld(t, policy.SpliceForce)
-	// Without a cookie the data waits for the handshake inside sendto; with 4 the SYN carries it unasked; with 0x400 every
-	// listener takes it.
-	for _, sysctl := range []string{"1", "5", "1031"} {
-		t.Run("tcp_fastopen="+sysctl, func(t *testing.T) {
-			must(t, os.WriteFile("/proc/sys/net/ipv4/tcp_fastopen", []byte(sysctl), 0))
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-			must(t, err)
-			to := &unix.SockaddrInet4{Port: 7, Addr: netip.MustParseAddr(testenv.Far4).As4()}
-			must(t, unix.Sendto(fd, []byte("first "), unix.MSG_FASTOPEN, to))
-			before := w.counts(t)
-			p := w.take(t, w.ln4, connFromFD(t, fd))
-			write(t, p.app, "second ")
-			write(t, p.app, "third")
-			must(t, p.app.CloseWrite())
-			got, err := io.ReadAll(p.eng)
-			if err != nil || string(got) != "first second third" {
-				t.Errorf("%q came (%v)", got, err)
-			}
-			if n := w.counts(t); n.Redirected != before.Redirected {
-				t.Errorf("redirected all the same: %+v", n)
-			}
-		})
 	}
 }
 
