@@ -111,7 +111,7 @@ func (w *world) alive() error {
 	for _, s := range []*site{w.a, w.b} {
 		select {
 		case <-s.ended:
-			return s.failure(errors.New("ended"))
+			return fmt.Errorf("the agent at site %s has ended", s.Name)
 		default:
 		}
 	}
