@@ -83,16 +83,18 @@ static __always_inline void tl_path_count(const struct tl_flow *flow)
 static __always_inline void tl_flow_own(const struct tl_sock *st, __u64 cookie, struct tl_flow *flow)
 {
 	struct tl_own *own;
+	bool taken;
 
 	if (!st->own)
 		return;
 	own = bpf_map_lookup_elem(&tl_own, &cookie);
-	if (!own || own->rule_id == flow->rule_id)
+	if (!own)
 		return;
+	taken = own->rule_id && own->rule_id != flow->rule_id;
 	flow->rule_id = own->rule_id;
 	flow->priority = own->priority;
 	flow->peer_id = own->peer_id;
-	if (tl_has_path(flow))
+	if (taken && tl_has_path(flow))
 		tl_path_count(flow);
 }
 

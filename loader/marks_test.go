@@ -99,7 +99,7 @@ func TestLegsAreMarked(t *testing.T) {
 		own(accepted, 0) // as the engine does with each it accepts
 		for _, leg := range []*net.TCPConn{dialled, accepted} {
 			f := flowOf(t, l, leg, func(f Flow) bool { return f.State == "established" })
-			if f.Kind != "leg" || f.RuleID != 0 {
+			if f.Kind != "leg" || f.RuleID != 0 || f.PeerID != 0 {
 				t.Errorf("a warm leg: %+v", f)
 			}
 			sendOnly(t, leg, 1<<20)

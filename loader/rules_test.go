@@ -114,11 +114,11 @@ func TestSocketsWithoutRule(t *testing.T) {
 }
 
 func TestTelemetry(t *testing.T) {
-	inside(t, lab.Options{Rate: 50e6, RTT: 20 * time.Millisecond, Loss: 0.01, Seed: 7}, func(t *testing.T, s site) {
+	inside(t, lab.Options{Rate: 50e6, RTT: 20 * time.Millisecond, Loss: 0.02, Seed: 7}, func(t *testing.T, s site) {
 		l := loadAt(t, s,
 			policy.Rule{ID: 1, Name: "four", Remote: netip.PrefixFrom(s.b4, 16), Congestion: "cubic"},
 			policy.Rule{ID: 2, Name: "six", Remote: netip.MustParsePrefix("::/0"), Congestion: "cubic"})
-		const n = 4 << 20
+		const n = 1 << 20
 		for i, b := range []netip.Addr{s.b4, s.b6} {
 			c := dialAt(t, b, sinkPort)
 			sendOnly(t, c, n)
