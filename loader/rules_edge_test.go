@@ -5,6 +5,7 @@ package loader
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"runtime"
@@ -222,4 +223,47 @@ func TestFlowsWhileTheyVanish(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// However a connection ends, its entry goes, and its bytes count for the path once.
+func TestShortFlowsLeaveNothing(t *testing.T) {
+	const flows, bytes = 400, 3000
+	inside(t, lan, func(t *testing.T, s site) {
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "short", Remote: full(s.b4)})
+		var wg sync.WaitGroup
+		room := make(chan struct{}, 20)
+		for i := range flows {
+			room <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-room }()
+				c, err := net.Dial("tcp", netip.AddrPortFrom(s.b4, sinkPort).String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				var n int64
+				_, err = c.Write(make([]byte, bytes))
+				if i%2 == 0 { // a reset once the bytes are acknowledged, or a clean end
+					time.Sleep(30 * time.Millisecond)
+					err = c.(*net.TCPConn).SetLinger(0)
+				} else if err == nil {
+					err = errors.Join(c.(*net.TCPConn).CloseWrite(), binary.Read(c, binary.BigEndian, &n))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		gone(t, l)
+		paths, err := l.Paths()
+		if err != nil || len(paths) != 1 {
+			t.Fatal(paths, err)
+		}
+		// SYN and FIN take one number each, which the kernel counts as bytes.
+		if p := paths[0]; p.Flows != flows || p.BytesAcked < flows*bytes || p.BytesAcked > flows*(bytes+2) || p.SegsOut < flows*4 {
+			t.Errorf("%+v", p)
+		}
+	}, nil)
 }

@@ -41,7 +41,7 @@ type Rule struct {
 	Remote      netip.Prefix // the other end, whoever connected
 	Ports       []uint16     // the service's ports: remote of outgoing, local of incoming connections; empty: any
 	Congestion  string       // "": leave the kernel's
-	WindowBytes uint32       // fixed receive window; 0: the kernel's auto-tuning
+	WindowBytes uint32       // fixed receive window; 0: the kernel's auto-tuning. Of incoming connections only where Ports names the listener's
 	SndbufBytes uint32       // fixed send buffer; 0: the kernel's auto-tuning
 	PacingBps   uint64       // bytes per second; 0: no cap
 	Priority    bpf.Priority
