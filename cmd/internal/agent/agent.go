@@ -88,11 +88,7 @@ func (a *agent) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range a.loader.Features() {
-		if !f.On {
-			a.log.Warn("feature is off", "feature", f.Name, "why", f.Detail, "remedy", f.Remedy)
-		}
-	}
+	a.logFeatures(table)
 	if err := a.startEngine(table); err != nil {
 		return err
 	}
@@ -146,6 +142,20 @@ func (a *agent) openLedger() error {
 	return nil
 }
 
+// logFeatures says what is off: loudly if a rule needs it.
+func (a *agent) logFeatures(t *policy.Table) {
+	needs := needed(t)
+	for _, f := range a.loader.Features() {
+		level := slog.LevelInfo
+		if needs[f.Name] {
+			level = slog.LevelWarn
+		}
+		if !f.On {
+			a.log.Log(context.Background(), level, "feature is off", "feature", f.Name, "why", f.Detail, "remedy", f.Remedy)
+		}
+	}
+}
+
 func (a *agent) startEngine(table *policy.Table) error {
 	c := a.config
 	id, err := proxy.LoadOrCreateIdentity(c.Key)
@@ -196,7 +206,12 @@ func (a *agent) close() error {
 		errs = append(errs, a.loader.Close())
 	}
 	if a.ledger != nil {
-		_, err := a.ledger.Undo(a.log)
+		results, err := a.ledger.Undo(slog.New(slog.DiscardHandler))
+		for _, r := range results {
+			if r.Outcome == ledger.Left {
+				a.log.Warn("left alone", "kind", r.Entry.Kind, "target", r.Entry.Target, "why", r.Detail)
+			}
+		}
 		errs = append(errs, err, a.ledger.Close())
 	}
 	return errors.Join(errs...)

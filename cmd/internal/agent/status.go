@@ -64,9 +64,14 @@ func problems(t *policy.Table, features []loader.Feature, peers []control.Peer) 
 			found = append(found, fmt.Sprintf("%s is off: %s; %s", f.Name, f.Detail, f.Remedy))
 		}
 	}
+	used := map[string]bool{}
+	for _, r := range t.Rules() {
+		used[r.PeerName] = true
+	}
 	for _, p := range peers {
-		if !p.Up {
-			found = append(found, fmt.Sprintf("peer %s is down: %s; see trunkline peers", p.Name, p.Detail))
+		// One that only connects to us may stay away as long as it likes.
+		if !p.Up && (p.Address != "" || used[p.Name]) {
+			found = append(found, fmt.Sprintf("peer %s is down (%s %s), its connections go direct; see trunkline peers", p.Name, p.Reason, p.Detail))
 		}
 	}
 	return found

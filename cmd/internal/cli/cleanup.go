@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 
@@ -79,6 +80,9 @@ func cleanup(ctx context.Context, env Env, instances []instanceDir, asJSON bool)
 		results, err := loader.Cleanup(ctx, filepath.Dir(i.dir), filepath.Base(i.dir), slog.New(slog.DiscardHandler))
 		if errors.Is(err, ledger.ErrInUse) {
 			err = errors.New("its agent runs; stop it first (systemctl stop trunkline), it then cleans up by itself")
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			err = fmt.Errorf("%w; use sudo", err)
 		}
 		if err != nil {
 			one.Error = err.Error()

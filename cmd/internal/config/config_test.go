@@ -89,6 +89,7 @@ func TestWarnings(t *testing.T) {
 		{"instance: a", "nothing to do"},
 		{`listen: "[::]:4820"` + "\nrules: [{remote: 192.0.2.0/24}]", "no peer may connect"},
 		{"rules: [{remote: 192.0.2.0/24, splice: force}]", "steers nothing"},
+		{"listen: '[::]:4820'\npeers: [{name: a, key: '" + keyA + "'}]\nrules: [{remote: 192.0.2.0/24, dedup: {peer: a}}]", "cannot steer to it"},
 	} {
 		c, err := Parse("t.yaml", []byte(tc.in))
 		if err != nil {

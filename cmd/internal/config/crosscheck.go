@@ -9,7 +9,7 @@ import (
 
 // crossCheck finds what is wrong between the parts, each being right in itself.
 func (d *decoder) crossCheck(c *Config) {
-	peers := map[string]bool{}
+	peers := map[string]Peer{}
 	names := make([]string, 0, len(c.Peers))
 	nameLine, keyLine := map[string]int{}, map[string]int{}
 	for i, p := range c.Peers {
@@ -22,7 +22,7 @@ func (d *decoder) crossCheck(c *Config) {
 		if p.Address == "" && !c.Listen.IsValid() {
 			d.failf(d.peers[i], "peer %q has no address and this agent does not listen: they cannot meet; add address, or listen", p.Name)
 		}
-		peers[p.Name], nameLine[p.Name], keyLine[p.Key] = true, p.Line, p.Line
+		peers[p.Name], nameLine[p.Name], keyLine[p.Key] = p, p.Line, p.Line
 		names = append(names, p.Name)
 	}
 	d.checkRules(c, peers, names)
@@ -34,7 +34,7 @@ func (d *decoder) crossCheck(c *Config) {
 	}
 }
 
-func (d *decoder) checkRules(c *Config, peers map[string]bool, names []string) {
+func (d *decoder) checkRules(c *Config, peers map[string]Peer, names []string) {
 	type match struct {
 		remote netip.Prefix
 		port   uint16
@@ -42,7 +42,11 @@ func (d *decoder) checkRules(c *Config, peers map[string]bool, names []string) {
 	taken := map[match]int{}
 	nameLine := map[string]int{}
 	for i, r := range c.Rules {
-		if r.Peer != "" && !peers[r.Peer] {
+		peer, defined := peers[r.Peer]
+		if defined && peer.Address == "" {
+			d.warnf(d.rules[i].peer, "peer %q has no address, so rule %q cannot steer to it; add its address", r.Peer, r.Name)
+		}
+		if r.Peer != "" && !defined {
 			if len(names) == 0 {
 				d.failf(d.rules[i].peer, "peer %q is not defined: there are no peers; add it to peers", r.Peer)
 			} else {

@@ -49,8 +49,8 @@ func (r *report) add(l Level, subject, format string, args ...any) {
 // Host looks at this host; running is the agent of the same instance, nil if there is none.
 func Host(ctx context.Context, c *config.Config, running *control.Status) []Finding {
 	r := &report{}
-	preflight(r, c)
-	kernel(r, c, running)
+	fit := preflight(r, c)
+	kernel(r, c, running, fit)
 	if missing := MissingCongestion(c.Rules); len(missing) > 0 {
 		for name, rules := range missing {
 			r.add(Warning, "congestion", "%s of %s is not available; its flows keep the kernel's default: modprobe tcp_%s, or choose one of %s",
@@ -65,7 +65,8 @@ func Host(ctx context.Context, c *config.Config, running *control.Status) []Find
 	return r.findings
 }
 
-func preflight(r *report, c *config.Config) {
+// preflight tells whether the host lets anything be asked of it at all.
+func preflight(r *report, c *config.Config) bool {
 	errs := loader.Preflight(c.Cgroup)
 	for _, err := range errs {
 		r.add(Error, "host", "%v", err)
@@ -73,12 +74,13 @@ func preflight(r *report, c *config.Config) {
 	if len(errs) == 0 {
 		r.add(OK, "host", "privileges and cgroup %s", c.Cgroup)
 	}
+	return len(errs) == 0
 }
 
 // bpffsMagic is what statfs says of bpffs.
 const bpffsMagic = 0xcafe4a11
 
-func kernel(r *report, c *config.Config, running *control.Status) {
+func kernel(r *report, c *config.Config, running *control.Status, fit bool) {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		r.add(Warning, "btf", "the kernel carries no type information (/sys/kernel/btf/vmlinux); use one with CONFIG_DEBUG_INFO_BTF if a feature stays off")
 	}
@@ -94,7 +96,9 @@ func kernel(r *report, c *config.Config, running *control.Status) {
 		}
 		return
 	}
-	hooks(r)
+	if fit {
+		hooks(r)
+	}
 }
 
 func listen(r *report, c *config.Config, running *control.Status) {
