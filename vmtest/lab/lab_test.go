@@ -154,7 +154,9 @@ func TestNothingSentTwiceWithoutLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := l.Link.Stats()
-	// A stalled machine may let a timer run out; that is one or two segments, not a fault of the counting.
+	if st.LateMax > 50*time.Millisecond {
+		t.Skipf("the machine was too busy: a packet came %v late, and timers may have run out", st.LateMax)
+	}
 	if st.Lost+st.QueueDrops+st.DownDrops != 0 || st.Retransmits > 5 {
 		t.Errorf("lost or counted as sent twice on a clean link: %+v", st)
 	}
@@ -216,6 +218,26 @@ func TestTwoLabsAtOnce(t *testing.T) {
 		b, err := io.ReadAll(dial(t, l, to))
 		if err != nil || string(b) != l.B.Cgroup {
 			t.Errorf("read %q: %v", b, err)
+		}
+	}
+}
+
+func TestCgroupParent(t *testing.T) {
+	outer := newLab(t, Options{NoIPv6: true})
+	l := newLab(t, Options{NoIPv6: true, CgroupParent: outer.A.CgroupPath})
+	if !strings.HasPrefix(l.B.CgroupPath, outer.A.CgroupPath+"/") || !strings.HasSuffix(l.B.Cgroup, l.B.CgroupPath) {
+		t.Errorf("cgroup %s, below the mount %s", l.B.Cgroup, l.B.CgroupPath)
+	}
+	if l.A.Addr6.IsValid() {
+		t.Errorf("a lab without IPv6 has %s", l.A.Addr6)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for _, o := range []Options{{Loss: 2}, {RTT: -1}, {QueueBDP: -1}, {DSCP: 64}} {
+		if l, err := New(o); err == nil {
+			t.Errorf("%+v is taken", o)
+			l.Close()
 		}
 	}
 }
