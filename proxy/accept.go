@@ -73,7 +73,7 @@ func (e *Engine) acceptPeer(conn *net.TCPConn) {
 		s.close()
 		return
 	}
-	l := e.newLeg(s, nil)
+	l := e.newLeg(s)
 	err = e.admit(l)
 	e.gate.leave(addr)
 	if err != nil {
@@ -86,8 +86,21 @@ func (e *Engine) acceptPeer(conn *net.TCPConn) {
 		e.answerPings(l)
 		return
 	}
+	if l.peer.countLeg(1) > 2*e.cfg.MaxFlows {
+		e.limited.warn("too many legs from a peer", "peer", l.peer.config().Name)
+		l.close()
+	}
 	l.take(&opener{l: l})
 	l.run()
+	l.peer.countLeg(-1)
+}
+
+// countLeg counts legs that the peer dialled.
+func (p *peer) countLeg(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.legs += n
+	return p.legs
 }
 
 // admit does the accepting end's handshakes: TLS with a known key, HELLO, HELLO.
@@ -96,7 +109,7 @@ func (e *Engine) admit(l *leg) error {
 	if err := l.sock.control(setLeg); err != nil {
 		return fmt.Errorf("setting up a leg: %w", err)
 	}
-	l.tls = tls.Server(l.sock.TCPConn, e.serverTLS)
+	l.tls = tls.Server(l.below, e.serverTLS)
 	l.r.Reset(l.tls)
 	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeouts.Handshake)
 	defer cancel()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 )
 
 // reach decides whether a peer's flow may reach a destination from here; the error says why not.
@@ -43,19 +45,34 @@ func (r *reach) check(dst netip.AddrPort) error {
 	return fmt.Errorf("%v is not in `allow`", dst)
 }
 
-// hostAddrs returns this host's addresses.
-func hostAddrs() (map[netip.Addr]bool, error) {
+// hostAge is how long this host's addresses are taken for unchanged.
+const hostAge = time.Second
+
+// hostAddrs knows this host's addresses.
+type hostAddrs struct {
+	mu    sync.Mutex
+	asked time.Time
+	addrs map[netip.Addr]bool // not changed once made
+}
+
+func (h *hostAddrs) get() (map[netip.Addr]bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.asked) < hostAge {
+		return h.addrs, nil
+	}
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("listing this host's addresses: %w", err)
 	}
-	own := map[netip.Addr]bool{}
+	addrs := map[netip.Addr]bool{}
 	for _, a := range list {
 		if n, ok := a.(*net.IPNet); ok {
 			if addr, ok := netip.AddrFromSlice(n.IP); ok {
-				own[addr.Unmap()] = true
+				addrs[addr.Unmap()] = true
 			}
 		}
 	}
-	return own, nil
+	h.addrs, h.asked = addrs, time.Now()
+	return addrs, nil
 }

@@ -28,6 +28,7 @@ type Engine struct {
 	buffers   buffers
 	budget    budget
 	gate      *gate
+	host      hostAddrs
 	serverTLS *tls.Config
 	protocol  uint64 // major version
 	listeners []*listener
@@ -110,7 +111,7 @@ func (e *Engine) startWork() bool {
 }
 
 // Reconfigure takes other peers and rules for new flows. A peer whose address is the same keeps its connections, one
-// whose key is the same its histories.
+// whose key is the same its histories. It also ends a drain.
 func (e *Engine) Reconfigure(peers []Peer, rules []Rule, ruleFor RuleFor) error {
 	if err := checkPeers(peers); err != nil {
 		return err
@@ -155,6 +156,7 @@ func (e *Engine) Reconfigure(peers []Peer, rules []Rule, ruleFor RuleFor) error 
 			p.start(e.ctx)
 		}
 	}
+	e.draining.Store(false)
 	e.warnUnreachable(peers, rules)
 	return nil
 }

@@ -87,9 +87,6 @@ func (f *flow) serve() {
 
 // dial connects to the flow's destination, if the peer may reach it.
 func (f *flow) dial() (*sock, *wire.Refused) {
-	if f.p.flows.Load() > 2*int64(f.e.cfg.MaxFlows) {
-		return nil, &wire.Refused{Reason: uint32(reason.TableFull), Text: "too many flows"}
-	}
 	r, err := f.e.reachOf(f.p, f.leg)
 	if err == nil {
 		err = r.check(f.destination)
@@ -120,9 +117,9 @@ func classOf(err error) wire.Class {
 	return wire.ClassOther
 }
 
-// reachOf puts together what a peer may reach. Addresses may have changed since the last flow, so they are asked each time.
+// reachOf puts together what a peer may reach.
 func (e *Engine) reachOf(p *peer, l *leg) (*reach, error) {
-	own, err := hostAddrs()
+	own, err := e.host.get()
 	if err != nil {
 		return nil, err
 	}

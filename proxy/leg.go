@@ -29,6 +29,7 @@ type leg struct {
 	e       *Engine
 	peer    *peer
 	sock    *sock
+	below   *coalescer
 	tls     *tls.Conn
 	r       *bufio.Reader
 	hello   wire.Hello // the other end's
@@ -57,7 +58,9 @@ func (p *peer) dialLeg(ctx context.Context, kind uint64, setup func(fd int) erro
 	if err != nil {
 		return nil, err
 	}
-	l := p.e.newLeg(s, tls.Client(s.TCPConn, p.e.cfg.Identity.clientTLS(p.key)))
+	l := p.e.newLeg(s)
+	l.tls = tls.Client(l.below, p.e.cfg.Identity.clientTLS(p.key))
+	l.r.Reset(l.tls)
 	l.peer = p
 	if err := l.greet(ctx, kind); err != nil {
 		l.close()
@@ -66,8 +69,9 @@ func (p *peer) dialLeg(ctx context.Context, kind uint64, setup func(fd int) erro
 	return l, nil
 }
 
-func (e *Engine) newLeg(s *sock, t *tls.Conn) *leg {
-	return &leg{e: e, sock: s, tls: t, r: bufio.NewReader(t), created: time.Now()}
+func (e *Engine) newLeg(s *sock) *leg {
+	below := &coalescer{TCPConn: s.TCPConn, buffers: &e.buffers}
+	return &leg{e: e, sock: s, below: below, r: bufio.NewReader(nil), created: time.Now()}
 }
 
 // greet does the dialling end's handshakes.
@@ -139,8 +143,9 @@ func (l *leg) send(t wire.Type, payload []byte) error {
 func (l *leg) write(frames []byte) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	l.below.collect()
 	_, err := l.tls.Write(frames)
-	return err
+	return errors.Join(err, l.below.flush())
 }
 
 // take gives an idle leg to a handler; false if the leg died meanwhile.

@@ -44,7 +44,7 @@ func (e *Engine) near(conn *net.TCPConn) {
 	if err != nil {
 		f.drop()
 		if !errors.Is(err, errBusy) && !errors.Is(err, errDown) {
-			p.suspect(err)
+			p.suspect(f.start, err)
 		}
 		e.relayDirect(s, orig, reason.PeerDown)
 		return
@@ -90,7 +90,7 @@ func (f *flow) awaitOpened() *sock {
 	code, text := reason.PeerDown, "no answer to OPEN"
 	select {
 	case <-timeout.C:
-		f.p.suspect(errors.New(text))
+		f.p.suspect(f.start, errors.New(text))
 	case a := <-f.answer:
 		code, text = a.code, a.text
 	case <-f.over:

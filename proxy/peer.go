@@ -45,6 +45,7 @@ type peer struct {
 	cancel  context.CancelFunc // of what dials the peer; nil: nothing does
 	control *leg               // dialled by us and answering
 	inbound int                // control connections that the peer dialled
+	legs    int                // other connections that it dialled
 	where   netip.AddrPort     // of the peer's listener, as far as known
 	ports   []uint16           // the peer's listeners, from its HELLO
 	up      bool
@@ -140,7 +141,7 @@ func (p *peer) setDown(r reason.Code, problem string) {
 	if was {
 		p.since = time.Now()
 	}
-	cfg := p.cfg
+	cfg, dialled := p.cfg, p.cancel != nil
 	p.mu.Unlock()
 	p.e.cfg.Kernel.SetPeer(cfg.ID, false)
 	if control != nil {
@@ -149,19 +150,21 @@ func (p *peer) setDown(r reason.Code, problem string) {
 	for _, l := range idle {
 		l.close()
 	}
-	if was || news && p.dialled() {
+	if (was || news) && dialled {
 		p.e.cfg.Log.Warn("peer is down, its connections go direct", "peer", cfg.Name, "address", cfg.Address, "reason", r, "cause", problem)
 	}
 }
 
-func (p *peer) dialled() bool {
+// suspect takes the peer for down after something that began at a time went wrong; the control connection is dialled anew
+// to see. If that has been done since, it says nothing.
+func (p *peer) suspect(begun time.Time, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cancel != nil
+	old := p.up && begun.Before(p.since)
+	p.mu.Unlock()
+	if !old {
+		p.setDown(reason.PeerDown, err.Error())
+	}
 }
-
-// suspect takes the peer for down after one of its legs failed; the control connection is dialled anew to see.
-func (p *peer) suspect(err error) { p.setDown(reason.PeerDown, err.Error()) }
 
 // keepControl holds a control connection to the peer.
 func (p *peer) keepControl(ctx context.Context) {
