@@ -48,9 +48,10 @@ func mapsOnly(t *testing.T) *Loader {
 func findRule(t *testing.T, l *Loader, a netip.Addr, port uint16) (id uint32, slow bool) {
 	t.Helper()
 	start := time.Now()
+	defer func() { slow = time.Since(start) > deletionGrace/2 }()
 	var class uint32
 	if err := l.maps["tl_class"].Lookup(bpf.PrefixFrom(netip.PrefixFrom(a, a.BitLen())), &class); err != nil {
-		return 0, time.Since(start) > deletionGrace/2
+		return 0, false
 	}
 	var r bpf.Rule
 	if err := l.maps["tl_rule"].Lookup(bpf.ClassPort{ClassId: class, Port: port}, &r); err == nil {
@@ -59,7 +60,7 @@ func findRule(t *testing.T, l *Loader, a netip.Addr, port uint16) (id uint32, sl
 	if err := l.maps["tl_rule"].Lookup(bpf.ClassPort{ClassId: class}, &r); err == nil {
 		return r.RuleId, false
 	}
-	return 0, time.Since(start) > deletionGrace/2
+	return 0, false
 }
 
 // covering is a random set of rules with one for every IPv4 flow, with ids from base.
