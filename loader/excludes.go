@@ -23,7 +23,7 @@ func (l *Loader) resolveExcludes(t *policy.Table) (map[bpf.ExcludeKey]uint32, er
 		for _, name := range r.ExcludeUsers {
 			uid, err := userID(name)
 			if err != nil {
-				return nil, fmt.Errorf("rule %s excludes user %q: %w", r.Name, name, err)
+				return nil, fmt.Errorf("%s excludes user %q: %w", r.Label(), name, err)
 			}
 			out[bpf.ExcludeKey{RuleId: r.ID, Kind: bpf.ExcludeUser, Id: uid}] = 1
 		}
@@ -33,7 +33,7 @@ func (l *Loader) resolveExcludes(t *policy.Table) (map[bpf.ExcludeKey]uint32, er
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("rule %s excludes cgroup %q: %w", r.Name, path, err)
+				return nil, fmt.Errorf("%s excludes cgroup %q: %w", r.Label(), path, err)
 			}
 			out[bpf.ExcludeKey{RuleId: r.ID, Kind: bpf.ExcludeCgroup, Id: id}] = 1
 		}

@@ -89,7 +89,7 @@ func (l *Loader) measureRoom(t *policy.Table) bufferLimits {
 	var refused, remedies []string
 	for _, r := range t.Rules() {
 		if fits.window(r) != r.WindowBytes || fits.sndbuf(r) != r.SndbufBytes {
-			refused = append(refused, r.Name)
+			refused = append(refused, r.Label())
 		}
 	}
 	if rcv > fits.rcv {

@@ -67,12 +67,13 @@ func why(r, won Rule, remote netip.Addr, port uint16) (string, int) {
 	case r.ID == won.ID:
 		return fmt.Sprintf("no rule for %s names port %d, and this has the longest prefix of those for any port", remote, port), 0
 	case !names && len(won.Ports) > 0:
-		return fmt.Sprintf("is for any port, and %s names port %d", won.label(), port), 1
+		return fmt.Sprintf("is for any port, and %s names port %d", won.Label(), port), 1
 	}
-	return fmt.Sprintf("%s has the longer prefix, /%d against /%d", won.label(), won.Remote.Bits(), r.Remote.Bits()), 1
+	return fmt.Sprintf("%s has the longer prefix, /%d against /%d", won.Label(), won.Remote.Bits(), r.Remote.Bits()), 1
 }
 
-func (r Rule) label() string {
+// Label names the rule for people: by its name, or by its place.
+func (r Rule) Label() string {
 	if r.Name != "" {
 		return r.Name
 	}
