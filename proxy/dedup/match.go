@@ -95,6 +95,10 @@ func (m *matcher) search(from, to int) int {
 			}
 		}
 	}
+	if end == from && m.next != 0 {
+		// Data in which no anchor is found, such as a table of zeros: what did not match may replace as many bytes.
+		end = max(from, m.try(to, &history.Candidates{m.next + uint64(to-m.lit)}))
+	}
 	return max(to, end)
 }
 

@@ -31,14 +31,16 @@ func isTLS(b []byte) bool {
 	return b[0] == 0x16 && b[1] == 0x03 && b[2] <= 0x04 && record >= 4 && record <= 1<<14+2048 && hello
 }
 
-// A backoff spares literals that do not compress the attempt: after each failure it skips twice as many, and then tries again.
+// A backoff spares literals that do not compress the attempt: after each failure it passes over twice as much, up to 32 times
+// what failed, and then tries again. It counts bytes, so that a few odd bytes do not decide over a large block.
 type backoff struct {
-	skip, failures int
+	skip     int // literal bytes to pass over
+	failures int
 }
 
 const (
-	tooShort    = 16 // bytes that cannot gain from the stream
-	mostSkipped = 31
+	tooShort  = 16      // bytes that cannot gain from the stream
+	mostSkips = 8 << 20 // bytes
 )
 
 // try tells whether to compress n bytes.
@@ -46,8 +48,8 @@ func (b *backoff) try(n int) bool {
 	if n < tooShort {
 		return false
 	}
-	if b.skip > 0 {
-		b.skip--
+	if n < b.skip {
+		b.skip -= n
 		return false
 	}
 	return true
@@ -55,10 +57,11 @@ func (b *backoff) try(n int) bool {
 
 // result tells what came of n bytes.
 func (b *backoff) result(n, out int) {
+	b.skip = 0
 	if out < n-n/32 {
 		b.failures = 0
 		return
 	}
-	b.failures = min(2*b.failures+1, mostSkipped)
-	b.skip = b.failures
+	b.failures = min(b.failures+1, 5)
+	b.skip = min(n<<b.failures, mostSkips)
 }
