@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
@@ -21,38 +22,49 @@ const (
 // resolvePeers gives the addresses of the peers' listeners, which are never steered. A name that cannot be resolved now is
 // tried again by followPeers: the peer cannot be reached by it meanwhile either.
 func (a *agent) resolvePeers(ctx context.Context, c *config.Config) []netip.AddrPort {
-	var addrs []netip.AddrPort
-	for _, p := range c.Peers {
+	found := make([][]netip.AddrPort, len(c.Peers))
+	var wg sync.WaitGroup
+	for i, p := range c.Peers {
 		if p.Address == "" {
 			continue
 		}
-		host, port, err := net.SplitHostPort(p.Address)
-		if err != nil {
-			continue // the configuration was checked
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			continue
-		}
-		found, err := resolve(ctx, host)
-		if err != nil {
-			a.log.Warn("a peer's address cannot be resolved", "peer", p.Name, "err", err)
-		}
-		for _, ip := range found {
-			addrs = append(addrs, netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(n)))
-		}
+		wg.Go(func() { // at once: a name server that is down costs one time-out, not one a peer
+			var err error
+			if found[i], err = resolve(ctx, p.Address); err != nil {
+				a.log.Warn("a peer's address cannot be resolved", "peer", p.Name, "err", err)
+			}
+		})
 	}
+	wg.Wait()
+	addrs := slices.Concat(found...)
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	return slices.Compact(addrs)
 }
 
-func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{ip}, nil
+func resolve(ctx context.Context, address string) ([]netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
-	defer cancel()
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	port, err := strconv.ParseUint(service, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ips := []netip.Addr{}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ips = append(ips, ip)
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+		defer cancel()
+		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(port))
+	}
+	return addrs, nil
 }
 
 // followPeers keeps up with names that come to mean other addresses.

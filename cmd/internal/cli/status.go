@@ -46,13 +46,13 @@ func printStatus(w io.Writer, s control.Status) {
 	for _, p := range s.Problems {
 		fmt.Fprintln(w, "  ! "+strings.Join(wrap(p, pageWidth-4), "\n    "))
 	}
-	fmt.Fprintf(w, "  trunkline %s, protocol %d, Linux %s, pid %d, up %s\n", s.Version, s.Protocol, s.Kernel, s.PID,
-		units.FormatDuration(time.Duration(s.UptimeSeconds*float64(time.Second))))
+	indented(w, fmt.Sprintf("trunkline %s, protocol %d, Linux %s, pid %d, up %s", s.Version, s.Protocol, s.Kernel, s.PID,
+		units.FormatDuration(time.Duration(s.UptimeSeconds*float64(time.Second)))))
 	listen := "nowhere"
 	if len(s.Listen) > 0 {
 		listen = strings.Join(s.Listen, ", ")
 	}
-	fmt.Fprintf(w, "  %s: %s, cgroup %s, peers connect to %s\n", s.Config, count(s.Rules, "rule"), s.Cgroup, listen)
+	indented(w, fmt.Sprintf("%s: %s, cgroup %s, peers connect to %s", s.Config, count(s.Rules, "rule"), s.Cgroup, listen))
 	fmt.Fprintf(w, "  %s in the engine\n\n", count(s.ActiveFlows, "flow"))
 
 	features := table{header: []string{"FEATURE", "", "DETAIL"}}
@@ -72,6 +72,10 @@ func printStatus(w io.Writer, s control.Status) {
 		printPeers(w, s.Peers)
 	}
 	printReasons(w, s.Reasons)
+}
+
+func indented(w io.Writer, text string) {
+	fmt.Fprintln(w, "  "+strings.Join(wrap(text, pageWidth-4), "\n    "))
 }
 
 func printReasons(w io.Writer, reasons []control.Reason) {
