@@ -40,13 +40,7 @@ func (a *agent) work(ctx context.Context, s signals) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	for name, run := range map[string]func() error{
-		"engine":         func() error { return a.engine.Run(ctx) },
-		"kernel side":    func() error { return a.loader.Run(ctx, a.engine.Alive) },
-		"control socket": func() error { return control.Serve(ctx, a.control, a, a.log) },
-		"watchdog":       func() error { return a.watch(ctx) },
-		"peers":          func() error { return a.followPeers(ctx) },
-	} {
+	part := func(name string, run func() error) {
 		wg.Go(func() {
 			err := run()
 			if err == nil {
@@ -55,17 +49,26 @@ func (a *agent) work(ctx context.Context, s signals) error {
 			cancel(fmt.Errorf("%s: %w", name, err)) // no effect if something else has ended it
 		})
 	}
+	part("engine", func() error { return a.engine.Run(ctx) })
+	part("kernel side", func() error { return a.loader.Run(ctx, a.engine.Alive) })
 	err := a.awake(ctx)
 	if err == nil {
 		err = a.steer()
 	}
 	if err == nil {
+		// Who gets an answer from the control socket may rely on connections being steered.
+		part("control socket", func() error { return control.Serve(ctx, a.control, a, a.log) })
+		part("watchdog", func() error { return a.watch(ctx) })
+		part("peers", func() error { return a.followPeers(ctx) })
 		a.notify(daemon.SdNotifyReady)
 		a.log.Info("ready", "rules", len(a.config.Rules), "peers", len(a.config.Peers), "version", a.o.Version)
 		err = a.untilEnd(ctx, s)
 	}
 	cancel(nil)
 	wg.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil // whoever ran the agent has ended it
+	}
 	return err
 }
 
@@ -89,10 +92,7 @@ func (a *agent) untilEnd(ctx context.Context, s signals) error {
 	for {
 		select {
 		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				return cause
-			}
-			return nil
+			return context.Cause(ctx)
 		case <-s.hangup:
 			a.notify(daemon.SdNotifyReloading)
 			if _, err := a.Reload(); err != nil {
