@@ -14,8 +14,9 @@ const (
 	windowTrips = 4 // round trips in which a window is used up that is to grow
 )
 
-// budget bounds the undelivered bytes of all flows together: each flow's window is taken from it. The first half goes to
-// windows of full size; then new flows get small ones, at last the least.
+// budget bounds the undelivered bytes of all flows together: each flow's window is taken from it. While little is used, a
+// flow has the largest at once: a repeat is small on the wire, and only the window limits it. Then new flows get ever
+// smaller ones, those of the first half of the budget room to grow.
 type budget struct {
 	mu    sync.Mutex
 	total int64
@@ -27,7 +28,7 @@ func (b *budget) open() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, try := range []struct{ window, limit int64 }{
-		{windowStart, b.total / 2}, {windowSmall, b.total / 8 * 7}, {windowLeast, b.total},
+		{windowMax, b.total / 4}, {windowStart, b.total / 2}, {windowSmall, b.total / 8 * 7}, {windowLeast, b.total},
 	} {
 		if b.used+try.window <= try.limit {
 			b.used += try.window

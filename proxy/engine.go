@@ -156,6 +156,11 @@ func (e *Engine) Reconfigure(peers []Peer, rules []Rule, ruleFor RuleFor) error 
 			p.start(e.ctx)
 		}
 	}
+	e.mu.Lock()
+	for _, p := range e.peers {
+		p.wantWindows(rules)
+	}
+	e.mu.Unlock()
 	e.draining.Store(false)
 	e.warnUnreachable(peers, rules)
 	return nil

@@ -35,6 +35,7 @@ type leg struct {
 	hello   wire.Hello // the other end's
 	window  int64      // what this end granted in its HELLO, taken from the budget
 	created time.Time
+	rcvbuf  uint32 // its fixed receive window in bytes; 0: none
 
 	writing sync.Mutex // one frame after the other
 
@@ -44,16 +45,16 @@ type leg struct {
 	once    sync.Once
 }
 
-// dialLeg connects to a peer. setup may set socket options before the SYN.
-func (p *peer) dialLeg(ctx context.Context, kind uint64, setup func(fd int) error) (*leg, error) {
+// dialLeg connects to a peer. A fixed receive window (bytes; 0: none) is set before the SYN.
+func (p *peer) dialLeg(ctx context.Context, kind uint64, rcvbuf uint32) (*leg, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.e.cfg.Timeouts.Leg)
 	defer cancel()
 	address := p.config().Address
 	s, err := dialOwn(ctx, p.e.cfg.Kernel, address, true, func(fd int) error {
-		if err := setLeg(fd); err != nil {
+		if err := setLeg(fd); err != nil || rcvbuf == 0 {
 			return err
 		}
-		return setup(fd)
+		return setRcvbuf(fd, int(min(rcvbuf, 1<<30)))
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (p *peer) dialLeg(ctx context.Context, kind uint64, setup func(fd int) erro
 	l := p.e.newLeg(s)
 	l.tls = tls.Client(l.below, p.e.cfg.Identity.clientTLS(p.key))
 	l.r.Reset(l.tls)
-	l.peer = p
+	l.peer, l.rcvbuf = p, rcvbuf
 	if err := l.greet(ctx, kind); err != nil {
 		l.close()
 		return nil, err

@@ -55,7 +55,8 @@ type peer struct {
 	reason  reason.Code
 	problem string
 	idle    []*leg
-	filling int // legs being dialled for idle
+	filling map[uint32]int  // legs being dialled for idle, by their windows
+	windows map[uint32]bool // that rules want of legs to the peer
 	groups  map[string]bool
 
 	wg sync.WaitGroup
@@ -63,7 +64,7 @@ type peer struct {
 
 func (e *Engine) newPeer(cfg Peer, key ed25519.PublicKey) *peer {
 	return &peer{
-		e: e, key: key, cfg: cfg, since: time.Now(), groups: map[string]bool{},
+		e: e, key: key, cfg: cfg, since: time.Now(), groups: map[string]bool{}, filling: map[uint32]int{},
 		senders: history.NewSenders(e.cfg.HistoryBytes), receivers: history.NewReceivers(e.cfg.HistoryBytes),
 		dials: make(chan struct{}, maxDials),
 	}
@@ -209,7 +210,7 @@ func (p *peer) explain(err error) (reason.Code, string) {
 
 // runControl dials a control connection and pings over it until it breaks or the peer is silent.
 func (p *peer) runControl(ctx context.Context) error {
-	l, err := p.dialLeg(ctx, wire.KindControl, func(int) error { return nil })
+	l, err := p.dialLeg(ctx, wire.KindControl, 0)
 	if err != nil {
 		return err
 	}
@@ -227,7 +228,7 @@ func (p *peer) runControl(ctx context.Context) error {
 		if err := c.ping(l, n); err != nil {
 			return err
 		}
-		p.tend(ctx)
+		p.tend()
 		select {
 		case err := <-c.broken:
 			return fmt.Errorf("control connection ended: %w", err)

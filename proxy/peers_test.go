@@ -81,7 +81,7 @@ func TestBudget(t *testing.T) {
 	for w := b.open(); w != 0; w = b.open() {
 		windows = append(windows, w)
 	}
-	if windows[0] != windowStart || windows[len(windows)-1] != windowLeast || b.used > b.total {
+	if windows[0] != windowMax || windows[len(windows)-1] != windowLeast || b.used > b.total {
 		t.Errorf("windows from %d to %d, %d of %d used", windows[0], windows[len(windows)-1], b.used, b.total)
 	}
 	if b.grow(1) {

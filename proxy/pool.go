@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
@@ -20,35 +21,33 @@ const legWait = 15 * time.Second
 
 var errDown = errors.New("the peer is down")
 
-func noSetup(int) error { return nil }
+// maxWindows is for how many different windows legs are kept ready.
+const maxWindows = 4
 
-// takeLeg gives a leg to a handler: a warm one, else a fresh one. Legs of a rule with a window are always fresh, because
-// it has to be set before the SYN.
+// takeLeg gives a leg with the rule's window to a handler: a warm one, else a fresh one.
 func (p *peer) takeLeg(ctx context.Context, rule Rule, h handler) (*leg, error) {
-	if rule.WindowBytes != 0 {
-		return p.freshLeg(ctx, h, func(fd int) error { return setRcvbuf(fd, int(min(rule.WindowBytes, 1<<30))) })
-	}
-	defer p.fill(ctx)
-	for l := p.popIdle(); l != nil; l = p.popIdle() {
+	defer p.fill()
+	for l := p.popIdle(rule.WindowBytes); l != nil; l = p.popIdle(rule.WindowBytes) {
 		if l.take(h) {
 			return l, nil
 		}
 	}
-	return p.freshLeg(ctx, h, noSetup)
+	return p.freshLeg(ctx, rule.WindowBytes, h)
 }
 
-func (p *peer) popIdle() *leg {
+func (p *peer) popIdle(window uint32) *leg {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if l := p.idle[i]; l.rcvbuf == window {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return l
+		}
 	}
-	l := p.idle[len(p.idle)-1]
-	p.idle = p.idle[:len(p.idle)-1]
-	return l
+	return nil
 }
 
-func (p *peer) freshLeg(ctx context.Context, h handler, setup func(fd int) error) (*leg, error) {
+func (p *peer) freshLeg(ctx context.Context, window uint32, h handler) (*leg, error) {
 	wait, cancel := context.WithTimeout(ctx, legWait)
 	defer cancel()
 	select {
@@ -60,7 +59,7 @@ func (p *peer) freshLeg(ctx context.Context, h handler, setup func(fd int) error
 	if !p.isUp() {
 		return nil, errDown
 	}
-	l, err := p.dialLeg(ctx, wire.KindLeg, setup)
+	l, err := p.dialLeg(ctx, wire.KindLeg, window)
 	if err != nil {
 		return nil, fmt.Errorf("dialling the peer: %w", err)
 	}
@@ -78,12 +77,11 @@ func (p *peer) isUp() bool {
 
 // tend is called with each ping: it replaces legs that have been idle for long, fills the pool, and tells the kernel
 // side again that the peer is up, should the entry have been lost.
-func (p *peer) tend(ctx context.Context) {
+func (p *peer) tend() {
 	p.mu.Lock()
-	var old []*leg
-	kept := p.idle[:0:0]
+	var old, kept []*leg
 	for _, l := range p.idle {
-		if time.Since(l.created) > p.e.cfg.Timeouts.LegAge {
+		if time.Since(l.created) > p.e.cfg.Timeouts.LegAge || !p.windows[l.rcvbuf] {
 			old = append(old, l)
 		} else {
 			kept = append(kept, l)
@@ -98,29 +96,38 @@ func (p *peer) tend(ctx context.Context) {
 	if up {
 		p.e.cfg.Kernel.SetPeer(id, true)
 	}
-	p.fill(ctx)
+	p.fill()
 }
 
-// fill dials legs until enough are warm.
-func (p *peer) fill(ctx context.Context) {
+// fill dials legs until enough are warm, for each window that rules want.
+func (p *peer) fill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.up && p.cancel != nil && len(p.idle)+p.filling < p.e.cfg.WarmLegs && p.e.startWork() {
-		p.filling++
-		go func() {
-			defer p.e.wg.Done()
-			p.warm()
-		}()
+	if !p.up || p.cancel == nil {
+		return
+	}
+	have := map[uint32]int{}
+	for _, l := range p.idle {
+		have[l.rcvbuf]++
+	}
+	for window, wanted := range p.windows {
+		for wanted && have[window]+p.filling[window] < p.e.cfg.WarmLegs && p.e.startWork() {
+			p.filling[window]++
+			go func() {
+				defer p.e.wg.Done()
+				p.warm(window)
+			}()
+		}
 	}
 }
 
-func (p *peer) warm() {
-	l, err := p.dialLeg(p.e.ctx, wire.KindLeg, noSetup)
+func (p *peer) warm(window uint32) {
+	l, err := p.dialLeg(p.e.ctx, wire.KindLeg, window)
 	if err == nil {
 		p.met(l.hello)
 	}
 	p.mu.Lock()
-	p.filling--
+	p.filling[window]--
 	keep := err == nil && p.up
 	if keep {
 		p.idle = append(p.idle, l)
@@ -140,12 +147,7 @@ func (p *peer) warm() {
 func (p *peer) watch(l *leg) {
 	l.run()
 	p.mu.Lock()
-	for i, other := range p.idle {
-		if other == l {
-			p.idle = append(p.idle[:i:i], p.idle[i+1:]...)
-			break
-		}
-	}
+	p.idle = slices.DeleteFunc(p.idle, func(other *leg) bool { return other == l })
 	p.mu.Unlock()
 }
 
@@ -172,4 +174,16 @@ func (e *Engine) legRule(l *leg, rule Rule) {
 func refusal(r reason.Code, c wire.Class, text string) []byte {
 	m := wire.Refused{Reason: uint32(r), Class: c, Text: text}
 	return m.Append(nil)
+}
+
+// wantWindows notes the windows that rules want of legs to the peer.
+func (p *peer) wantWindows(rules []Rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.windows = map[uint32]bool{}
+	for _, r := range rules {
+		if r.PeerID == p.cfg.ID && len(p.windows) < maxWindows {
+			p.windows[r.WindowBytes] = true
+		}
+	}
 }
