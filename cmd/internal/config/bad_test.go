@@ -16,6 +16,7 @@ var badFiles = []struct{ name, in, want string }{
 	{"twice", "instance: a\ninstance: b", `t.yaml:2:1: `},
 	{"no value", "instance:", `key "instance" has no value`},
 	{"syntax", "rules: [", `t.yaml:1:8: not valid YAML: `},
+	{"deep", "rules: " + strings.Repeat("[", 200000), `nested more than 100 deep`},
 	{"tab", "rules:\n\t- remote: 192.0.2.0/24", `not valid YAML`},
 	{"two documents", "instance: a\n---\ninstance: b", `t.yaml:3:1: a second document`},
 	{"list at the top", "- instance: a", `the configuration must be a mapping`},

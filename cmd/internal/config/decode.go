@@ -60,6 +60,10 @@ func start(n ast.Node) ast.Node {
 }
 
 func (d *decoder) document(data []byte, c *Config) {
+	if tooDeep(data) {
+		d.failf(nil, "brackets are nested more than %d deep; no configuration needs that", maxDepth)
+		return
+	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		d.syntax(err)
@@ -80,6 +84,26 @@ func (d *decoder) document(data []byte, c *Config) {
 	if !seen {
 		d.warnf(nil, "the configuration is empty: no rules, nothing to do")
 	}
+}
+
+// maxDepth bounds nesting, in which the parser's time grows with the square.
+const maxDepth = 100
+
+// tooDeep counts brackets, also those in texts: none has so many.
+func tooDeep(data []byte) bool {
+	depth := 0
+	for _, b := range data {
+		switch b {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(depth-1, 0)
+		}
+		if depth > maxDepth {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decoder) syntax(err error) {
