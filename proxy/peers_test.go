@@ -300,3 +300,22 @@ func TestLegsAreRenewed(t *testing.T) {
 	old := first()
 	waitFor(t, "another leg", 5*time.Second, func() bool { l := first(); return l != nil && l != old })
 }
+
+// TestSilentStrangers: connections that say nothing do not keep the peer out.
+func TestSilentStrangers(t *testing.T) {
+	w := newWorld(t, func(near, far *Config) { near.WarmLegs = -1; far.Timeouts.Handshake = 2 * time.Second })
+	_, _, port := w.far.Ports()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(otherAddr)}}
+	for range maxHandshakes + 20 {
+		c, err := d.Dial("tcp", at(farAddr, port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	waitFor(t, "bound on handshakes", 2*time.Second, func() bool { return len(w.far.gate.places) == maxHandshakesFrom })
+	if b, err := io.ReadAll(echoOnce(w)); err != nil || string(b) != "hello" || w.far.Peers()[0].RawReceived == 0 {
+		t.Errorf("%q, %v, %d bytes through the peer", b, err, w.far.Peers()[0].RawReceived)
+	}
+	waitFor(t, "strangers gone", 6*time.Second, func() bool { return len(w.far.gate.places) == 0 })
+}

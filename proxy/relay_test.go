@@ -15,13 +15,18 @@ import (
 	"github.com/trunkline/trunkline/bpf/reason"
 )
 
-// TestRelay: connections that are steered while there is no peer go direct, with the same care.
-func TestRelay(t *testing.T) {
+// newLoneWorld has a near agent whose rule names a peer that it does not have: all goes direct.
+func newLoneWorld(t *testing.T) *world {
 	near := newAgent(t, "near", Config{Rules: []Rule{{ID: 7, Name: "rule", PeerID: 1}}})
 	near.run()
 	waitFor(t, "alive", time.Second, near.Alive)
-	w := &world{t: t, near: near}
+	return &world{t: t, near: near}
+}
 
+// TestRelay: connections that are steered while there is no peer go direct, with the same care.
+func TestRelay(t *testing.T) {
+	w := newLoneWorld(t)
+	near := w.near
 	t.Run("exact", func(t *testing.T) {
 		data := mixed(5<<20, 11)
 		c := w.steer(serve(t, serverAddr, echo))
@@ -52,7 +57,18 @@ func TestRelay(t *testing.T) {
 			t.Fatal(b)
 		}
 	})
-	t.Run("reset by the application", func(t *testing.T) {
+	waitFor(t, "relays end", 5*time.Second, func() bool { return near.live() == 0 })
+	c := w.steer(serve(t, serverAddr, echo))
+	waitFor(t, "relay", 5*time.Second, func() bool { return near.live() == 1 })
+	near.close()
+	if b, err := io.ReadAll(c); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("closed engine: %q, %v", b, err)
+	}
+}
+
+func TestRelayResets(t *testing.T) {
+	w := newLoneWorld(t)
+	t.Run("by the application", func(t *testing.T) {
 		for _, half := range []bool{false, true} {
 			got := make(chan error, 1)
 			c := w.steer(serve(t, serverAddr, func(c *net.TCPConn) {
@@ -74,7 +90,7 @@ func TestRelay(t *testing.T) {
 			}
 		}
 	})
-	t.Run("reset by the server", func(t *testing.T) {
+	t.Run("by the server", func(t *testing.T) {
 		c := w.steer(serve(t, serverAddr, func(c *net.TCPConn) { io.ReadFull(c, make([]byte, 1)); abort(c) }))
 		c.Write([]byte("x"))
 		if b, err := io.ReadAll(c); !errors.Is(err, unix.ECONNRESET) {
@@ -88,15 +104,9 @@ func TestRelay(t *testing.T) {
 		}
 		dst := addrPort(l.Addr())
 		l.Close()
-		if b, err := io.ReadAll(w.steer(dst)); !errors.Is(err, unix.ECONNRESET) || near.kernel.bypassed(dst) != reason.DialFailed {
-			t.Errorf("%q, %v, bypass for %v", b, err, near.kernel.bypassed(dst))
+		if b, err := io.ReadAll(w.steer(dst)); !errors.Is(err, unix.ECONNRESET) || w.near.kernel.bypassed(dst) != reason.DialFailed {
+			t.Errorf("%q, %v, bypass for %v", b, err, w.near.kernel.bypassed(dst))
 		}
 	})
-	waitFor(t, "relays end", 5*time.Second, func() bool { return near.live() == 0 })
-	c := w.steer(serve(t, serverAddr, echo))
-	waitFor(t, "relay", 5*time.Second, func() bool { return near.live() == 1 })
-	near.close()
-	if b, err := io.ReadAll(c); !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("closed engine: %q, %v", b, err)
-	}
+	waitFor(t, "relays end", 5*time.Second, func() bool { return w.near.live() == 0 })
 }

@@ -13,6 +13,16 @@ import (
 	"time"
 )
 
+// answers are parts of some bytes. A request is a seed; the answer follows from it.
+type answers []byte
+
+func (a answers) to(seed uint64) []byte {
+	r := mrand.New(mrand.NewPCG(seed, 3))
+	n := r.IntN(1 << (r.IntN(20) + 1))
+	from := r.IntN(len(a) - n + 1)
+	return a[from : from+n]
+}
+
 // TestShortFlows: clients and servers of all habits, each closing as soon as it has nothing more to say, and readers that
 // take their time. Every byte arrives, and every end is a clean one.
 func TestShortFlows(t *testing.T) {
@@ -21,14 +31,7 @@ func TestShortFlows(t *testing.T) {
 	if testing.Short() {
 		flows = 300
 	}
-	all := mixed(1<<20, 77)
-	// A request is a seed; the answer follows from it.
-	answer := func(seed uint64) []byte {
-		r := mrand.New(mrand.NewPCG(seed, 3))
-		n := r.IntN(1 << (r.IntN(20) + 1))
-		from := r.IntN(len(all) - n + 1)
-		return all[from : from+n]
-	}
+	answer := answers(mixed(1<<20, 77)).to
 	dst := serve(t, serverAddr, func(c *net.TCPConn) {
 		var head [8]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {
