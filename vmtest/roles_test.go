@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // outcome is what a client child saw; it prints one as JSON.
@@ -87,6 +89,8 @@ type job struct {
 	rateBps    int64
 	pause      time.Duration
 	untilEOF   bool
+	mptcp      bool
+	device     string
 }
 
 func parseJob(args []string) *job {
@@ -100,6 +104,8 @@ func parseJob(args []string) *job {
 	fs.Int64Var(&j.rateBps, "rate", 0, "read no faster, bytes a second")
 	fs.DurationVar(&j.pause, "pause", 0, "wait before the first read")
 	fs.BoolVar(&j.untilEOF, "stdin", false, "run until standard input closes, whatever -count says")
+	fs.BoolVar(&j.mptcp, "mptcp", false, "use Multipath TCP")
+	fs.StringVar(&j.device, "device", "", "bind the socket to this device")
 	_ = fs.Parse(args)
 	return j
 }
@@ -134,7 +140,18 @@ func (j *job) each(o *outcome, f func(seed uint64) error) {
 }
 
 func (j *job) dial(o *outcome) (*net.TCPConn, error) {
-	c, err := net.DialTimeout("tcp", j.addr, 20*time.Second)
+	d := net.Dialer{Timeout: 20 * time.Second}
+	d.SetMultipathTCP(j.mptcp)
+	if j.device != "" {
+		d.Control = func(_, _ string, c syscall.RawConn) error {
+			var err error
+			if ctl := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), j.device) }); ctl != nil {
+				return ctl
+			}
+			return err
+		}
+	}
+	c, err := d.Dial("tcp", j.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +166,7 @@ var roles = map[string]func([]string) int{
 	"fetch": func(a []string) int { return run(a, exchangeFetch) },
 	"push":  func(a []string) int { return run(a, exchangePush) },
 	"drink": func(a []string) int { return run(a, exchangeDrink) },
+	"udp":   func(a []string) int { return run(a, exchangeDatagram) },
 }
 
 func run(args []string, exchange func(*job, *outcome, uint64) error) int {
@@ -246,6 +264,31 @@ func exchangeDrink(j *job, o *outcome, _ uint64) error {
 		o.good(0)
 	}
 	return err
+}
+
+// exchangeDatagram sends a datagram on a connected UDP socket and wants it back.
+func exchangeDatagram(j *job, o *outcome, seed uint64) error {
+	c, err := net.DialTimeout("udp", j.addr, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	want := fmt.Sprintf("%016x", seed)
+	if _, err := io.WriteString(c, want); err != nil {
+		return err
+	}
+	got := make([]byte, 100)
+	n, err := c.Read(got)
+	if err != nil {
+		return err
+	}
+	if string(got[:n]) != want {
+		o.bad("the datagram %q came back as %q", want, got[:n])
+		return nil
+	}
+	o.good(int64(n))
+	return nil
 }
 
 // throttle hides c's type, so that nothing splices, and reads no faster than rateBps where that is not 0.

@@ -112,3 +112,26 @@ func serveHold(c *net.TCPConn) {
 	fmt.Fprint(c, "hello\n")
 	_, _ = io.Copy(io.Discard, c)
 }
+
+func serveDatagrams(t *testing.T, site *lab.Site, at netip.AddrPort) {
+	t.Helper()
+	var c net.PacketConn
+	err := site.Do(func() (err error) {
+		c, err = net.ListenPacket("udp", at.String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		buf := make([]byte, 2048)
+		for {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo(buf[:n], from)
+		}
+	}()
+}
