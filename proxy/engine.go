@@ -33,6 +33,7 @@ type Engine struct {
 	protocol  uint64 // major version
 	listeners []*listener
 	draining  atomic.Bool
+	arrivals  arrivals
 	nextFlow  atomic.Uint64
 	reasons   reasonCounts
 

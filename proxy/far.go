@@ -29,7 +29,7 @@ func (o *opener) frame(t wire.Type, payload []byte) error {
 		return err
 	}
 	l, e := o.l, o.l.e
-	f := e.newFlow(l.peer, e.ruleOf(source(m, l), m.Destination.Port()), m.Group, false)
+	f := e.newFlow(l.peer, e.ruleOf(source(m, l), m.Destination.Port()), m.Group, e.nextFlow.Add(1), false)
 	f.client, f.destination = m.Source, m.Destination
 	e.legRule(l, f.rule)
 	if f.rule.WindowBytes != 0 {
@@ -45,15 +45,17 @@ func (o *opener) frame(t wire.Type, payload []byte) error {
 	}
 	go func() {
 		defer e.wg.Done()
-		f.serve()
+		f.serve(m)
 		f.wait()
 	}()
 	return nil
 }
 
 // serve dials the destination and lets the bytes flow.
-func (f *flow) serve() {
+func (f *flow) serve(open wire.Open) {
+	f.p.dialled.await(f.ctx, open.After)
 	s, refused := f.dial()
+	f.p.dialled.done(open.Flow)
 	if refused == nil {
 		f.mu.Lock()
 		gone := f.failed

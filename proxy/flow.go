@@ -113,9 +113,9 @@ type answer struct {
 	text string
 }
 
-func (e *Engine) newFlow(p *peer, rule Rule, group string, near bool) *flow {
+func (e *Engine) newFlow(p *peer, rule Rule, group string, id uint64, near bool) *flow {
 	f := &flow{
-		e: e, p: p, near: near, rule: rule, group: group, id: e.nextFlow.Add(1), start: time.Now(),
+		e: e, p: p, near: near, rule: rule, group: group, id: id, start: time.Now(),
 		queue: newQueue(&e.buffers), over: make(chan struct{}), answer: make(chan answer, 1), news: make(chan struct{}, 1),
 		finished: make(chan struct{}), legEnd: make(chan struct{}), readEnd: make(chan struct{}),
 		sendEnd: make(chan struct{}), delivered: make(chan struct{}),

@@ -26,7 +26,7 @@ type listener struct {
 	*net.TCPListener
 	family int // 4 or 6: steered connections come here; 0: peers do
 	turn   atomic.Int64
-	handle func(*net.TCPConn)
+	handle func(*net.TCPConn) func() // takes a connection, in the order of arrival; the rest of the work is returned
 }
 
 func (l *listener) stamp()       { l.turn.Store(time.Now().UnixNano()) }
@@ -58,7 +58,7 @@ func (e *Engine) listen() error {
 	if err != nil {
 		return fmt.Errorf("listening for peers on %s: %w", e.cfg.Listen, err)
 	}
-	e.listeners = append(e.listeners, &listener{TCPListener: l, handle: e.acceptPeer})
+	e.listeners = append(e.listeners, &listener{TCPListener: l, handle: func(c *net.TCPConn) func() { return func() { e.acceptPeer(c) } }})
 	return nil
 }
 
@@ -84,9 +84,10 @@ func (e *Engine) accept(l *listener) {
 				conn.Close()
 				return
 			}
+			work := l.handle(conn)
 			go func() {
 				defer e.wg.Done()
-				l.handle(conn)
+				work()
 			}()
 		case errors.Is(err, net.ErrClosed):
 			return

@@ -12,21 +12,32 @@ import (
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
-// near carries a steered connection.
-func (e *Engine) near(conn *net.TCPConn) {
+// near takes a steered connection and returns what carries it. Connections are taken one after the other, so that
+// their order is known.
+func (e *Engine) near(conn *net.TCPConn) func() {
 	s, err := newSock(conn, e.cfg.Kernel)
 	if err != nil {
 		conn.Close()
-		return
+		return func() {}
 	}
-	client := s.remote()
-	orig, ok := e.cfg.Kernel.TakeOriginal(client)
+	orig, ok := e.cfg.Kernel.TakeOriginal(s.remote())
 	if !ok {
-		e.limited.warn("reset a connection that was not steered here", "from", client, "reason", reason.NoOriginal)
-		e.reasons.add(reason.NoOriginal)
-		s.abort()
-		return
+		return func() {
+			e.limited.warn("reset a connection that was not steered here", "from", s.remote(), "reason", reason.NoOriginal)
+			e.reasons.add(reason.NoOriginal)
+			s.abort()
+		}
 	}
+	id := e.nextFlow.Add(1)
+	after := e.arrivals.next(orig.Destination, id)
+	return func() {
+		defer e.arrivals.settled(orig.Destination, id)
+		e.steer(s, orig, id, after)
+	}
+}
+
+// steer finds a leg for a connection; where there is none it goes direct after all.
+func (e *Engine) steer(s *sock, orig Original, id, after uint64) {
 	rule, p := e.route(orig)
 	if p == nil {
 		e.relayDirect(s, orig, reason.PeerDown)
@@ -37,8 +48,8 @@ func (e *Engine) near(conn *net.TCPConn) {
 		e.relayDirect(s, orig, reason.TableFull)
 		return
 	}
-	f := e.newFlow(p, rule, rule.group(), true)
-	f.client, f.destination = client, orig.Destination
+	f := e.newFlow(p, rule, rule.group(), id, true)
+	f.client, f.destination = s.remote(), orig.Destination
 	f.local = s
 	l, err := p.takeLeg(e.ctx, rule, f)
 	if err != nil {
@@ -49,23 +60,24 @@ func (e *Engine) near(conn *net.TCPConn) {
 		e.relayDirect(s, orig, reason.PeerDown)
 		return
 	}
-	e.carry(f, l, orig)
+	e.carry(f, l, orig, after)
 }
 
 // carry runs a flow over a leg, and goes direct after all if the peer cannot carry it and has got nothing of it.
-func (e *Engine) carry(f *flow, l *leg, orig Original) {
+func (e *Engine) carry(f *flow, l *leg, orig Original, after uint64) {
 	e.legRule(l, f.rule)
 	if !f.begin(l) {
 		f.local.abort()
 		l.close()
 		return
 	}
-	m := wire.Open{Flow: f.id, Destination: orig.Destination, Source: orig.Source, Group: f.group}
+	m := wire.Open{Flow: f.id, After: after, Destination: orig.Destination, Source: orig.Source, Group: f.group}
 	if err := l.send(wire.TypeOpen, m.Append(nil)); err != nil {
 		f.log.Debug("sending OPEN", "err", err)
 	}
 	f.goSend()
 	local := f.awaitOpened()
+	e.arrivals.settled(f.destination, f.id)
 	if local == nil {
 		f.wait()
 		return

@@ -39,6 +39,7 @@ type peer struct {
 	opened    atomic.Uint64
 	accepted  atomic.Uint64
 	dials     chan struct{}
+	dialled   dials // flows that the peer opened
 
 	mu      sync.Mutex
 	cfg     Peer

@@ -90,7 +90,8 @@ func ParseHello(b []byte) (Hello, error) {
 
 // Open asks the peer to dial a destination.
 type Open struct {
-	Flow        uint64         // the near agent's number of the flow, for logs
+	Flow        uint64         // the near agent's number of the flow
+	After       uint64         // the flow to be dialled first, if it is on its way; 0: none
 	Destination netip.AddrPort // where the application wanted to go
 	Source      netip.AddrPort // where a direct connection would have come from; not valid: not known
 	Group       string         // history group; empty: no history
@@ -100,6 +101,7 @@ type Open struct {
 // Append appends the message's payload to dst.
 func (m *Open) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, m.Flow)
+	dst = binary.AppendUvarint(dst, m.After)
 	dst = appendAddrPort(dst, m.Destination)
 	dst = appendAddrPort(dst, m.Source)
 	dst = appendString(dst, m.Group)
@@ -109,7 +111,7 @@ func (m *Open) Append(dst []byte) []byte {
 // ParseOpen reads an OPEN.
 func ParseOpen(b []byte) (Open, error) {
 	p := parser{b: b}
-	m := Open{Flow: p.uvarint(), Destination: p.addrPort(), Source: p.addrPort(), Group: p.string(255), Flags: p.uvarint()}
+	m := Open{Flow: p.uvarint(), After: p.uvarint(), Destination: p.addrPort(), Source: p.addrPort(), Group: p.string(255), Flags: p.uvarint()}
 	if !m.Destination.IsValid() {
 		p.bad = true
 	}

@@ -57,7 +57,7 @@ func TestMessages(t *testing.T) {
 	hello := Hello{Major: Major, Minor: 3, Features: 1 << 63, Kind: KindLeg, Instance: "default", Epoch: 1 << 60,
 		HistoryBytes: 1 << 40, Credit: 4 << 20, Ports: []uint16{4820, 1}}
 	check(t, hello, hello.Append(nil), ParseHello)
-	open := Open{Flow: 9, Destination: v6, Source: v4, Group: "web"}
+	open := Open{Flow: 9, After: 8, Destination: v6, Source: v4, Group: "web"}
 	check(t, open, open.Append(nil), ParseOpen)
 	bare := Open{Flow: 9, Destination: v4}
 	check(t, bare, bare.Append(nil), ParseOpen)
