@@ -138,6 +138,19 @@ static __always_inline __u32 tl_engine(struct bpf_sock_addr *ctx, const struct t
 	return tl_listening(ctx, v4, *port) ? TL_NONE : TL_ENGINE_NOT_ALIVE;
 }
 
+/*
+ * The hook is shown the first subflow, whose protocol is TCP, or on other kernels the MPTCP socket itself. A kernel built
+ * without MPTCP does not know its type and refuses the question, hence TL_NO_MPTCP.
+ */
+static __always_inline bool tl_is_mptcp(struct bpf_sock_addr *ctx, struct bpf_sock *sk)
+{
+#ifndef TL_NO_MPTCP
+	if (bpf_skc_to_mptcp_sock(sk))
+		return true;
+#endif
+	return ctx->protocol == TL_IPPROTO_MPTCP;
+}
+
 /* Everything that speaks against steering, in the order that says most to the person who asks why. */
 static __always_inline __u32 tl_decide(struct bpf_sock_addr *ctx, struct bpf_sock *sk, const struct tl_target *t,
 				       struct tl_rule *rule, __u64 cookie, struct tl_addr *source, __u16 *port)
@@ -146,8 +159,7 @@ static __always_inline __u32 tl_decide(struct bpf_sock_addr *ctx, struct bpf_soc
 	struct tl_agent *agent = bpf_map_lookup_elem(&tl_agent, &zero);
 	struct tl_addr bound;
 
-	/* The hook is shown the first subflow, whose protocol is TCP, or on other kernels the MPTCP socket itself. */
-	if (ctx->protocol == TL_IPPROTO_MPTCP || bpf_skc_to_mptcp_sock(sk))
+	if (tl_is_mptcp(ctx, sk))
 		return TL_MPTCP;
 	if (bpf_map_lookup_elem(&tl_own, &cookie))
 		return TL_OWN_SOCKET;

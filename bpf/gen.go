@@ -12,6 +12,7 @@ package bpf
 
 //go:generate types -type tl_addr -type tl_where -type tl_priority -type tl_flow_kind -type tl_exclude_kind layout layout.c
 //go:generate hook connect connect.c
+//go:generate hook connectNoMPTCP connect.c -- -DTL_NO_MPTCP
 //go:generate hook -type tl_splice_key -type tl_splice_id -type tl_splice_count skmsg skmsg.c
 //go:generate hook sockops sockops.c
 //go:generate hook sockopsPlain sockops.c -- -DTL_NO_SPLICE

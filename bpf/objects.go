@@ -7,8 +7,14 @@ import "github.com/cilium/ebpf"
 // Layout returns the maps alone, none of them created yet.
 func Layout() (*ebpf.CollectionSpec, error) { return loadLayout() }
 
-// Connect returns the programs that steer: connect, getpeername and getsockname, for both families.
-func Connect() (*ebpf.CollectionSpec, error) { return loadConnect() }
+// Connect returns the programs that steer: connect, getpeername and getsockname, for both families; without mptcp, for
+// kernels that are built without MPTCP and refuse a program that asks for it.
+func Connect(mptcp bool) (*ebpf.CollectionSpec, error) {
+	if mptcp {
+		return loadConnect()
+	}
+	return loadConnectNoMPTCP()
+}
 
 // Sockops returns the program of rules, telemetry, steering and the sockmap fast path; without splice, for kernels that
 // refuse the fast path's maps.

@@ -19,9 +19,6 @@ import (
 	"github.com/trunkline/trunkline/bpf"
 )
 
-// marksKernel is the first kernel with tcx.
-const marksKernel = "6.6"
-
 // markState is where the code point is written.
 type markState struct {
 	dscp     *ebpf.Program     // nil: marks are off
@@ -30,8 +27,12 @@ type markState struct {
 }
 
 // attachMarks attaches the program that decides about marks, and the one that writes them where packets leave. The first
-// without the second would be of no use, so both are loaded before either is attached.
+// without the second would be of no use, so both are loaded before either is attached, and neither where there is no tcx.
 func (l *Loader) attachMarks(context.Context) {
+	if err := TCX(); err != nil {
+		l.feature(Feature{Name: "marks", Detail: err.Error(), Remedy: "needs Linux 6.6 or later with CONFIG_NET_XGRESS; nothing else does"})
+		return
+	}
 	var dscp *ebpf.Collection
 	err := l.attempt(func() error {
 		mark, err := l.loadObject(bpf.Mark)
@@ -44,7 +45,7 @@ func (l *Loader) attachMarks(context.Context) {
 		return l.attachCgroup(mark, "tl_mark", ebpf.AttachCGroupInetEgress)
 	})
 	if err != nil {
-		detail, remedy := whyNot(err, marksKernel)
+		detail, remedy := whyNot(err, minKernel)
 		l.feature(Feature{Name: "marks", Detail: detail, Remedy: remedy})
 		return
 	}
@@ -104,10 +105,6 @@ func (l *Loader) syncMarks(n network) {
 			continue
 		}
 		err := l.writeMarks(want[i])
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			l.giveUpMarks(err)
-			return
-		}
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("not on %s: %v", want[i].Attrs().Name, err))
 		}
@@ -131,16 +128,6 @@ func (l *Loader) marksFeature(notes []string) Feature {
 		f.Detail = strings.Join(slices.DeleteFunc(append([]string{f.Detail}, notes...), func(s string) bool { return s == "" }), "; ")
 	}
 	return f
-}
-
-// giveUpMarks switches marks off where there is no tcx: the decision would mark packets that nobody unmarks.
-func (l *Loader) giveUpMarks(err error) {
-	l.marks.dscp = nil
-	if err := l.writeAgent(func(a *bpf.Agent) { a.MarkBit = 0 }); err != nil {
-		l.log.Error("switching marks off", "err", err)
-	}
-	detail, remedy := whyNot(err, marksKernel)
-	l.feature(Feature{Name: "marks", Detail: detail, Remedy: remedy})
 }
 
 // writeMarks has marks written on one interface. The program looks its interface up, so the entry comes first.

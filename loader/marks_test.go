@@ -84,6 +84,9 @@ func TestLegsAreMarked(t *testing.T) {
 	const legPort = 7200
 	inside(t, lossy, func(t *testing.T, s site) {
 		l := loadAt(t, s, policy.Rule{ID: 5, Name: "steered", Remote: full(s.b4), Ports: []uint16{9999}, Priority: bpf.PriorityRetransmit, PeerID: 3})
+		if !l.has("marks") {
+			t.Skip(l.Features())
+		}
 		if err := l.SetEngine(Engine{PeerPort: legPort}); err != nil {
 			t.Fatal(err)
 		}
@@ -160,6 +163,9 @@ func dialOwn(t *testing.T, l *Loader, a netip.Addr, leg bool) *net.TCPConn {
 func TestEarlySlowStartIsMarked(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
 		l := loadAt(t, s, policy.Rule{ID: 1, Name: "start", Remote: full(s.b4), Priority: bpf.PrioritySlowStart, Congestion: "cubic"})
+		if !l.has("marks") {
+			t.Skip(l.Features())
+		}
 		c := dialAt(t, s.b4, sinkPort)
 		transfer(t, c, 10_000) // less than an initial window: nothing but slow start
 		gone(t, l)
@@ -238,6 +244,9 @@ func TestNamedInterfaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
+		if TCX() != nil {
+			t.Skip(l.Features())
+		}
 		if got := attachedTo(t, l); !slices.Equal(got, []uint32{ifindex(t, "wan0")}) {
 			t.Errorf("attached to %v", got)
 		}

@@ -85,16 +85,20 @@ func (l *Loader) attachCgroup(coll *ebpf.Collection, program string, at ebpf.Att
 	return nil
 }
 
+// minKernel is the first kernel with everything but tcx.
+const minKernel = "6.1"
+
 // whyNot says in one line why something could not be loaded or attached, and what would help.
 func whyNot(err error, minKernel string) (detail, remedy string) {
 	var ve *ebpf.VerifierError
+	refused := errors.As(err, &ve)
 	switch {
-	case errors.As(err, &ve):
-		detail = strings.SplitN(fmt.Sprintf("the kernel's verifier refuses it: %v", ve), "\n", 2)[0]
-		remedy = "needs Linux " + minKernel + " or later; on such a kernel please report it"
-	case noBTF():
+	case noBTF() && (refused || errors.Is(err, ebpf.ErrNotSupported)):
 		detail = fmt.Sprintf("the kernel carries no BTF: %v", err)
 		remedy = "needs a kernel built with CONFIG_DEBUG_INFO_BTF (/sys/kernel/btf/vmlinux)"
+	case refused:
+		detail = fmt.Sprintf("the kernel's verifier refuses it: %v", ve)
+		remedy = "needs Linux " + minKernel + " or later; on such a kernel please report it"
 	case errors.Is(err, unix.EPERM):
 		detail = fmt.Sprintf("not permitted: %v", err)
 		remedy = "a program attached without BPF_F_ALLOW_MULTI on a cgroup above may forbid others: see `bpftool cgroup tree`; nothing of others is detached"
@@ -102,6 +106,7 @@ func whyNot(err error, minKernel string) (detail, remedy string) {
 		detail = err.Error()
 		remedy = "needs Linux " + minKernel + " or later with CONFIG_CGROUP_BPF"
 	}
+	detail, _, _ = strings.Cut(detail, "\n")
 	return detail, remedy
 }
 

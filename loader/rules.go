@@ -42,7 +42,7 @@ func (l *Loader) attachSockops(context.Context) {
 		return l.attachCgroup(coll, "tl_sockops", ebpf.AttachCGroupSockOps)
 	})
 	if err != nil {
-		detail, remedy := whyNot(err, "5.15")
+		detail, remedy := whyNot(err, minKernel)
 		l.feature(Feature{Name: "rules", Detail: detail, Remedy: remedy})
 		l.feature(Feature{Name: "telemetry", Detail: detail, Remedy: remedy})
 		return

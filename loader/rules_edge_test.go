@@ -58,7 +58,7 @@ func TestWindowIsRefusedRatherThanShrunk(t *testing.T) {
 func TestWindowOfAnOlderListener(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
 		ln := listenAt(t, netip.AddrPortFrom(s.a4, 7100).String())
-		l := loadAt(t, s, policy.Rule{ID: 1, Name: "in", Remote: full(s.b4), Ports: []uint16{7100}, WindowBytes: 1 << 20, Congestion: "reno"})
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "in", Remote: full(s.b4), Ports: []uint16{7100}, WindowBytes: 90_000, Congestion: "reno"})
 		if err := binary.Write(dialAt(t, s.b4, backPort), binary.BigEndian, uint16(7100)); err != nil {
 			t.Fatal(err)
 		}
@@ -80,6 +80,9 @@ func TestMappedAddressOnAnIPv6Socket(t *testing.T) {
 		l := loadAt(t, s,
 			policy.Rule{ID: 1, Name: "four", Remote: full(s.b4), Congestion: "reno", Priority: bpf.PriorityRetransmit},
 			policy.Rule{ID: 2, Name: "six", Remote: netip.MustParsePrefix("::/0"), Congestion: "cubic"})
+		if !l.has("marks") {
+			t.Skip(l.Features())
+		}
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -225,6 +228,22 @@ func TestFlowsWhileTheyVanish(t *testing.T) {
 	wg.Wait()
 }
 
+// untilAcknowledged waits until the other end has all that was written.
+func untilAcknowledged(c *net.TCPConn) error {
+	for range 2000 {
+		var unacknowledged int
+		err := withFD(c, func(fd int) (err error) {
+			unacknowledged, err = unix.IoctlGetInt(fd, unix.TIOCOUTQ)
+			return err
+		})
+		if err != nil || unacknowledged == 0 {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return errors.New("what was written is not acknowledged")
+}
+
 // However a connection ends, its entry goes, and its bytes count for the path once.
 func TestShortFlowsLeaveNothing(t *testing.T) {
 	const flows, bytes = 400, 3000
@@ -245,8 +264,7 @@ func TestShortFlowsLeaveNothing(t *testing.T) {
 				var n int64
 				_, err = c.Write(make([]byte, bytes))
 				if i%2 == 0 { // a reset once the bytes are acknowledged, or a clean end
-					time.Sleep(30 * time.Millisecond)
-					err = c.(*net.TCPConn).SetLinger(0)
+					err = errors.Join(err, untilAcknowledged(c.(*net.TCPConn)), c.(*net.TCPConn).SetLinger(0))
 				} else if err == nil {
 					err = errors.Join(c.(*net.TCPConn).CloseWrite(), binary.Read(c, binary.BigEndian, &n))
 				}

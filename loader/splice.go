@@ -30,8 +30,8 @@ type spliceState struct {
 // the outcome.
 func (l *Loader) startSplice(ctx context.Context) {
 	if err := l.loadSplice(); err != nil {
-		l.splice.detail, l.splice.remedy = whyNot(err, "5.18")
-		l.splice.remedy += "; sockmap also needs CONFIG_BPF_STREAM_PARSER and CONFIG_DEBUG_INFO_BTF"
+		l.splice.detail, l.splice.remedy = whyNot(err, minKernel)
+		l.splice.remedy += "; sockmap also needs CONFIG_BPF_STREAM_PARSER"
 		return
 	}
 	l.splice.ready = true
@@ -98,7 +98,7 @@ func (l *Loader) loadSockops() (*ebpf.Collection, error) {
 	}
 	l.log.Warn("sockops does not load with the fast path's part; going on without it", "err", err)
 	l.splice = spliceState{}
-	l.splice.detail, l.splice.remedy = whyNot(err, "5.18")
+	l.splice.detail, l.splice.remedy = whyNot(err, minKernel)
 	l.feature(l.spliceFeature(nil))
 	return l.loadObject(read)
 }

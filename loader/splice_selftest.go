@@ -35,13 +35,13 @@ type SpliceTestError struct {
 	Failures []SpliceFailure
 }
 
-// Error names the failed checks, each with what was seen.
+// Error names the failed checks, each with what was seen, in one line.
 func (e *SpliceTestError) Error() string {
 	s := make([]string, len(e.Failures))
 	for i, f := range e.Failures {
 		s[i] = fmt.Sprintf("%s: %v", f.Check, f.Err)
 	}
-	return strings.Join(s, "; ")
+	return strings.ReplaceAll(strings.Join(s, "; "), "\n", ", ")
 }
 
 // Unwrap gives the checks' own errors.

@@ -4,16 +4,15 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
 )
-
-// steeringKernel is the first kernel with everything that the connect hooks ask of it.
-const steeringKernel = "6.1"
 
 // A family's hooks in the order of attachment: none may be steered before the other two can disguise it.
 type steeringHooks struct {
@@ -43,7 +42,7 @@ func (l *Loader) attachFamily(h steeringHooks) {
 	}
 	err := l.attempt(func() error { return l.attachHooks(h) })
 	if err != nil {
-		detail, remedy := whyNot(err, steeringKernel)
+		detail, remedy := whyNot(err, minKernel)
 		l.log.Warn("no steering", "feature", h.feature, "why", detail, "remedy", remedy)
 		l.feature(Feature{Name: h.feature, Detail: detail, Remedy: remedy})
 		return
@@ -53,7 +52,7 @@ func (l *Loader) attachFamily(h steeringHooks) {
 
 func (l *Loader) attachHooks(h steeringHooks) error {
 	coll, err := l.loadObject(func() (*ebpf.CollectionSpec, error) {
-		spec, err := bpf.Connect()
+		spec, err := bpf.Connect(haveMPTCP())
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +72,16 @@ func (l *Loader) attachHooks(h steeringHooks) error {
 		}
 	}
 	return nil
+}
+
+// haveMPTCP says whether there can be MPTCP sockets. Where they are only switched off, which may change, the kernel's answer
+// is another.
+func haveMPTCP() bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return !errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
 // has says whether a feature is on.

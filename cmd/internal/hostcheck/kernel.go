@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/features"
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
+	"github.com/trunkline/trunkline/loader"
 )
 
 // hooks asks the kernel for the program types. What else a feature needs only loading it shows.
@@ -26,11 +27,16 @@ func hooks(r *report) {
 		{ebpf.SkMsg, "splice", "there is no fast path on loopback"},
 	} {
 		err := features.HaveProgramType(h.kind)
+		if err == nil && h.kind == ebpf.CGroupSKB {
+			err = loader.TCX()
+		}
 		switch {
+		case errors.Is(err, loader.ErrNoTCX):
+			r.add(Warning, h.name, "%v: %s; use Linux 6.6 or later with CONFIG_NET_XGRESS, or leave it", err, h.lost)
 		case err == nil:
 			r.add(OK, h.name, "the kernel has %s programs", h.kind)
 		case errors.Is(err, ebpf.ErrNotSupported):
-			r.add(Warning, h.name, "the kernel has no %s programs: %s; use Linux 5.15 or later with CONFIG_CGROUP_BPF and CONFIG_BPF_STREAM_PARSER",
+			r.add(Warning, h.name, "the kernel has no %s programs: %s; use Linux 6.1 or later with CONFIG_CGROUP_BPF and CONFIG_BPF_STREAM_PARSER",
 				h.kind, h.lost)
 		default:
 			r.add(Warning, h.name, "cannot be asked for: %v; run as root", err)
