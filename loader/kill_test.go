@@ -72,7 +72,8 @@ func TestKilledAgentRefusesNobody(t *testing.T) {
 func startAgent(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), killedEnv+"=1")
+	// Killed, it removes nothing: what it makes lies in a directory of the test that kills it.
+	cmd.Env = append(os.Environ(), killedEnv+"=1", "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
