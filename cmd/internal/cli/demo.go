@@ -22,7 +22,8 @@ func demoCommand(env Env) *cobra.Command {
 		Short: "Both ends on this machine, and an emulated WAN between them",
 		Long: "demo makes two sites in network namespaces with an emulated WAN between them, an agent at each, a web server at one and\n" +
 			"a client at the other. The client fetches a real file directly, then through trunkline for the first time and again,\n" +
-			"and a table says what each fetch cost. Everything is removed at the end, also on Ctrl-C. It needs root.",
+			"and a table says what each fetch cost. Everything is removed at the end, also on Ctrl-C. It needs root.\n\n" +
+			"Packets are lost as --loss says and, like on any link, where the WAN's queue is full: both show as retransmits.",
 		Example: "  sudo trunkline demo\n  sudo trunkline demo --rate 100Mbit --rtt 135ms --loss 2% --json",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
@@ -37,11 +38,11 @@ func demoCommand(env Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return demo.Run(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&rate, "rate", "10Mbit", "rate of the WAN, each way")
+	f.StringVar(&rate, "rate", "10Mbit", "rate of the WAN, each way; 0bit: no limit")
 	f.DurationVar(&o.RTT, "rtt", 50*time.Millisecond, "round-trip time of the WAN")
 	f.StringVar(&loss, "loss", "0.1%", "share of the packets that the WAN loses, each way")
 	f.Uint64Var(&o.Seed, "seed", 1, "which packets those are")
-	f.StringVar(&o.File, "file", "", "what to fetch, at least 10 MB (default: this executable or another real file)")
+	f.StringVar(&o.File, "file", "", "what to fetch, best 16 MB or more (default: this executable or another real file)")
 	f.BoolVar(&o.Hold, "hold", false, "keep both sites for a look around until Ctrl-C")
 	f.BoolVar(&o.KeepLogs, "keep-logs", false, "leave the agents' logs behind and say where")
 	jsonFlag(c, &o.JSON)

@@ -20,7 +20,7 @@ import (
 
 // Options are what the person asked for.
 type Options struct {
-	Rate     uint64        // of the WAN, bits per second in each direction
+	Rate     uint64        // of the WAN, bits per second in each direction; 0: no limit
 	RTT      time.Duration // of the empty WAN
 	Loss     float64       // probability, 0 to 1, in each direction
 	Seed     uint64        // of the losses
@@ -52,6 +52,10 @@ const (
 func Run(ctx context.Context, o Options) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// Whoever reads the output may go away (demo | head): caught, that is a failed write and not the end of this process.
+	gone := make(chan os.Signal, 1)
+	signal.Notify(gone, syscall.SIGPIPE)
+	defer signal.Stop(gone)
 	if os.Geteuid() != 0 {
 		return errors.New("the demo needs root (network namespaces, BPF): sudo trunkline demo")
 	}

@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 	case "agent":
 		err = standIn(ctx, args[1])
 	case "cleanup":
+	case "demo":
+		err = Run(ctx, Options{Rate: 50e6, RTT: 10 * time.Millisecond, File: os.Args[2], Stdout: os.Stdout, Stderr: os.Stderr})
 	case ServeCommand:
 		err = ServeMain(ctx, args[1], args[2:])
 	case FetchCommand:
@@ -136,7 +138,7 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%v in %s", err, &out)
 	}
 	for _, key := range strings.Fields("direct_s cold_s warm_s wan_bytes_direct wan_bytes_cold wan_bytes_warm congestion window_bytes " +
-		"retransmits retransmits_marked first_marked splice sha256_ok file_bytes rate_Mbps rtt_ms loss") {
+		"retransmits retransmits_marked first_marked marks splice sha256_ok file_bytes rate_Mbps rtt_ms loss") {
 		if _, ok := r[key]; !ok {
 			t.Errorf("no %s in %s", key, &out)
 		}
@@ -184,6 +186,29 @@ func TestInterrupted(t *testing.T) {
 	})
 	if err := Run(ctx, o); err == nil || err.Error() != "interrupted" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// trunkline demo | head: the pipe's end must not be that of a demo which has yet to remove everything.
+func TestReaderGone(t *testing.T) {
+	o := options(t, 1e5)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	var progress bytes.Buffer
+	demo := exec.Command(o.Binary, "demo", o.File)
+	demo.Stdout, demo.Stderr = w, &progress
+	err = demo.Run()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != 1 || !strings.Contains(progress.String(), "broken pipe") {
+		t.Errorf("%v\n%s", err, &progress)
+	}
+	left, _ := filepath.Glob(fmt.Sprintf("/sys/fs/cgroup/*/trunkline-lab-%d-*", demo.Process.Pid))
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

@@ -45,7 +45,8 @@ type Result struct {
 	RetransmitsMarked uint64  `json:"retransmits_marked"`
 	FirstMarked       uint64  `json:"first_marked"`
 	SynAckRetransmits uint64  `json:"syn_ack_retransmits"` // cannot be marked, and so are not among the others
-	Splice            string  `json:"splice"`              // "on", or "off: why"
+	Marks             string  `json:"marks"`               // "on", or "off: why"
+	Splice            string  `json:"splice"`              // likewise
 	SHA256OK          bool    `json:"sha256_ok"`
 	SHA256            string  `json:"sha256"`
 	File              string  `json:"file"`
@@ -91,15 +92,20 @@ func (r *Result) finish(st lab.Stats, agent control.Status) {
 	r.Retransmits, r.RetransmitsMarked, r.FirstMarked = st.Retransmits, st.RetransmitsMarked, st.FirstMarked
 	r.SynAckRetransmits = st.SynAckRetransmits
 	r.LateMilliseconds = float64(st.LateMax.Microseconds()) / 1e3
-	r.Splice = "off: the agent does not know it"
+	r.Marks, r.Splice = state(agent, "marks"), state(agent, "splice")
+}
+
+// state gives a feature of the agent as "on", or "off: why".
+func state(agent control.Status, feature string) string {
 	for _, f := range agent.Features {
 		switch {
-		case f.Name == "splice" && f.On:
-			r.Splice = "on"
-		case f.Name == "splice":
-			r.Splice = "off: " + f.Detail
+		case f.Name == feature && f.On:
+			return "on"
+		case f.Name == feature:
+			return "off: " + f.Detail
 		}
 	}
+	return "off: the agent does not know it"
 }
 
 func (r *Result) write(w io.Writer, asJSON bool) error {
@@ -115,8 +121,8 @@ func (r *Result) write(w io.Writer, asJSON bool) error {
 }
 
 func (r *Result) table(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%s, %s bytes, over %.4g Mbit/s with %.4g ms RTT and %.4g %% loss\n\n", r.File, thousands(uint64(r.FileBytes)),
-		r.RateMbps, r.RTTMilliseconds, r.Loss*100)
+	fmt.Fprintf(b, "\n%s, %s bytes, over %s with %.4g ms RTT and %.4g %% loss\n\n", r.File, thousands(uint64(r.FileBytes)),
+		formatRate(r.RateMbps*1e6), r.RTTMilliseconds, r.Loss*100)
 	const row = "%-7s %8s %13s %8s %9s  %-11s %8s %12s %7s\n"
 	fmt.Fprintf(b, row, "fetch", "seconds", "WAN bytes", "ratio", "speed-up", "congestion", "window", "retransmits", "marked")
 	for _, f := range r.Fetches {
@@ -125,6 +131,7 @@ func (r *Result) table(b *strings.Builder) {
 			orDash(f.Congestion), window(f.WindowBytes), thousands(f.Retransmits), thousands(f.RetransmitsMarked))
 	}
 	fmt.Fprintf(b, "\nretransmissions on the WAN: %d, marked %d; first transmissions marked: %d\n", r.Retransmits, r.RetransmitsMarked, r.FirstMarked)
+	fmt.Fprintf(b, "marks: %s\n", r.Marks)
 	splice := r.Splice
 	if splice == "on" {
 		splice += " (forced by the demo's rule, since its client is known)"

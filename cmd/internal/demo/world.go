@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/trunkline/trunkline/cmd/internal/units"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
 
@@ -160,5 +161,12 @@ func (w *world) hold(ctx context.Context) {
 
 // describe says what the WAN is like.
 func describe(o Options) string {
-	return fmt.Sprintf("%.4g Mbit/s, %v RTT, %.4g %% loss", float64(o.Rate)/1e6, o.RTT, o.Loss*100)
+	return fmt.Sprintf("%s, %v RTT, %.4g %% loss", formatRate(float64(o.Rate)), o.RTT, o.Loss*100)
+}
+
+func formatRate(bitsPerSecond float64) string {
+	if bitsPerSecond == 0 {
+		return "any rate"
+	}
+	return units.FormatRate(bitsPerSecond)
 }
