@@ -178,6 +178,9 @@ func (a *agent) warn(c *config.Config) {
 	for _, w := range c.Warnings {
 		a.log.Warn("configuration", "problem", w.Error())
 	}
+	if w := outside(c, ownCgroup()); w != "" {
+		a.log.Warn(w)
+	}
 	for name, rules := range hostcheck.MissingCongestion(c.Rules) {
 		a.log.Warn("congestion control is not available; flows keep the kernel's default", "name", name, "rules", rules,
 			"remedy", "modprobe tcp_"+name)

@@ -42,6 +42,9 @@ func (a *agent) Status() (control.Status, error) {
 	for _, f := range features {
 		s.Features = append(s.Features, control.Feature(f))
 	}
+	if w := outside(c, ownCgroup()); w != "" {
+		s.Problems = append(s.Problems, w)
+	}
 	if !a.engine.Alive() {
 		s.Problems = append(s.Problems, "the engine does not take connections, so they go direct; see that the host is not starved of CPU or descriptors")
 	}
