@@ -21,6 +21,7 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/loader"
+	"github.com/trunkline/trunkline/proxy"
 )
 
 // Level says how bad a finding is.
@@ -99,6 +100,7 @@ func kernel(r *report, c *config.Config, running *control.Status, fit bool) {
 	if fit {
 		hooks(r)
 	}
+	windows(r, c, "/proc/sys/net/core/rmem_max")
 }
 
 func listen(r *report, c *config.Config, running *control.Status) {
@@ -129,10 +131,14 @@ func files(r *report, c *config.Config) {
 		r.add(OK, "key", "%s is not there yet; the agent or trunkline keygen makes it", c.Key)
 	case err != nil:
 		r.add(Error, "key", "%v; run as root", err)
-	case info.Mode().Perm()&0o077 != 0:
-		r.add(Error, "key", "%s can be read by others: chmod 600 %s, or make a new one if they may have", c.Key, c.Key)
+	case !info.Mode().IsRegular():
+		r.add(Error, "key", "%s is not a regular file; name the key file itself, or leave `key` out", c.Key)
 	default:
-		r.add(OK, "key", "%s", c.Key)
+		if _, err := proxy.LoadOrCreateIdentity(c.Key); err != nil {
+			r.add(Error, "key", "%v; correct it, or move it away and make a new one: trunkline keygen", err)
+		} else {
+			r.add(OK, "key", "%s", c.Key)
+		}
 	}
 	if c.Group != "" {
 		if _, err := strconv.Atoi(c.Group); err == nil {
