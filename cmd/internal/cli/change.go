@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +25,7 @@ func reloadCommand(env Env) *cobra.Command {
 		Example: "  trunkline check && trunkline reload",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := t.client().Reload(cmd.Context())
+			r, err := ask(&t, func(c *control.Client) (control.Reloaded, error) { return c.Reload(cmd.Context()) })
 			if err != nil {
 				return err
 			}
@@ -61,9 +62,15 @@ func drainCommand(env Env) *cobra.Command {
 			"running and keeps tuning; `trunkline reload` has it steer again.",
 		Example: "  trunkline drain --timeout 2m && systemctl stop trunkline",
 		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if timeout < 0 {
+				return errors.New("--timeout must not be negative")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			start := time.Now()
-			left, err := drain(cmd.Context(), env, t.client(), timeout)
+			left, err := ask(&t, func(c *control.Client) (int, error) { return drain(cmd.Context(), env, c, timeout) })
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -43,9 +44,9 @@ func cleanupCommand(env Env) *cobra.Command {
 			var found []instanceDir
 			switch {
 			case configPath != "":
-				located := config.Locate(configPath)
-				if located == nil {
-					return fmt.Errorf("no configuration at %s; use --instance or --state-dir", configPath)
+				located, err := config.Locate(configPath)
+				if err != nil {
+					return err
 				}
 				found = []instanceDir{{located.Instance, located.StateDir}}
 			case stateDir != "":
@@ -53,12 +54,9 @@ func cleanupCommand(env Env) *cobra.Command {
 			case instance != "all":
 				found = []instanceDir{{instance, filepath.Join(env.StateRoot, instance)}}
 			default:
-				ledgers, err := filepath.Glob(filepath.Join(env.StateRoot, "*", "ledger.db"))
-				if err != nil {
-					return fmt.Errorf("looking for instances: %w", err)
-				}
-				for _, l := range ledgers {
-					found = append(found, instanceDir{filepath.Base(filepath.Dir(l)), filepath.Dir(l)})
+				var err error
+				if found, err = allInstances(env); err != nil {
+					return err
 				}
 			}
 			return cleanup(cmd.Context(), env, found, asJSON)
@@ -70,6 +68,30 @@ func cleanupCommand(env Env) *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("instance", "state-dir", "config")
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// allInstances are those in the usual place, and that of the usual configuration, which may keep its state elsewhere.
+func allInstances(env Env) ([]instanceDir, error) {
+	dirs, err := os.ReadDir(env.StateRoot)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("looking for instances: %w; use sudo", err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("looking for instances: %w", err)
+	}
+	var found []instanceDir
+	add := func(name, dir string) {
+		if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err == nil {
+			found = append(found, instanceDir{name, dir})
+		}
+	}
+	for _, d := range dirs {
+		add(d.Name(), filepath.Join(env.StateRoot, d.Name()))
+	}
+	if c, err := config.Locate(env.ConfigPath); err == nil && filepath.Dir(c.StateDir) != filepath.Clean(env.StateRoot) {
+		add(c.Instance, c.StateDir)
+	}
+	return found, nil
 }
 
 func cleanup(ctx context.Context, env Env, instances []instanceDir, asJSON bool) error {

@@ -83,9 +83,11 @@ func newRoot(env Env) *cobra.Command {
 		Short: "Make TCP over long, thin or lossy paths fast",
 		Long: "trunkline tunes TCP by rules inside the kernel, and sends a peer agent only what it does not already hold.\n" +
 			"Commands that are nouns read, those that are verbs change.",
+		Version:       versions().String(), // gives --version
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.AddGroup(&cobra.Group{ID: "read", Title: "Reading:"}, &cobra.Group{ID: "change", Title: "Changing:"})

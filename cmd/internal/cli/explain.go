@@ -52,7 +52,7 @@ func explainCommand(env Env) *cobra.Command {
 
 func explain(cmd *cobra.Command, t target, remote netip.AddrPort) (control.Explanation, error) {
 	if t.config == "" {
-		e, err := t.client().Explain(cmd.Context(), remote)
+		e, err := ask(&t, func(c *control.Client) (control.Explanation, error) { return c.Explain(cmd.Context(), remote) })
 		if err != nil {
 			return e, fmt.Errorf("%w; without an agent use --config FILE", err)
 		}

@@ -30,12 +30,13 @@ func flowsCommand(env Env) *cobra.Command {
 		Short: "Live flows and what each got",
 		Long: "flows lists the live TCP connections that a rule or the engine knows, with the congestion control, windows and marks\n" +
 			"they really have. A connection that is deduplicated shows up as `steered` (the application's end) and as `leg` (what\n" +
-			"crosses the WAN); at the far end as `leg`, `dialled` and `carried` (the engine's account of it). Without --all, flows that no rule matched are left out.",
+			"crosses the WAN); at the far end as `leg`, `dialled` and `carried` (the engine's account of it). Without --all,\n" +
+			"flows that no rule matched are left out.",
 		Example: "  trunkline flows\n  trunkline flows --remote 203.0.113.0/24 --rule web\n  trunkline flows --all --json",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.parse() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			flows, err := t.client().Flows(cmd.Context())
+			flows, err := ask(&t, func(c *control.Client) ([]control.Flow, error) { return c.Flows(cmd.Context()) })
 			if err != nil {
 				return err
 			}

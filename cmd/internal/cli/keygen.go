@@ -37,7 +37,10 @@ func keygenCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, statErr := os.Stat(file)
+			info, statErr := os.Stat(file)
+			if statErr == nil && !info.Mode().IsRegular() {
+				return fmt.Errorf("%s is not a regular file; name the key file itself", file)
+			}
 			id, err := proxy.LoadOrCreateIdentity(file)
 			if err != nil {
 				return keyAdvice(err)
@@ -65,14 +68,18 @@ func keyFile(env Env, path, configPath, instance string) (string, error) {
 	case instance != "":
 		return filepath.Join(env.StateRoot, instance, "key"), nil
 	case configPath != "":
-		located := config.Locate(configPath)
-		if located == nil {
-			return "", fmt.Errorf("no configuration at %s; use --key or --instance", configPath)
+		located, err := config.Locate(configPath)
+		if err != nil {
+			return "", err
 		}
 		return located.Key, nil
 	}
-	if located := config.Locate(env.ConfigPath); located != nil {
+	located, err := config.Locate(env.ConfigPath)
+	switch {
+	case err == nil:
 		return located.Key, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", keyAdvice(err) // to make a key in another place than the agent's would mislead
 	}
 	return filepath.Join(env.StateRoot, "default", "key"), nil
 }

@@ -24,7 +24,7 @@ func peersCommand(env Env) *cobra.Command {
 		Example: "  trunkline peers\n  trunkline peers --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			peers, err := t.client().Peers(cmd.Context())
+			peers, err := ask(&t, func(c *control.Client) ([]control.Peer, error) { return c.Peers(cmd.Context()) })
 			if err != nil {
 				return err
 			}

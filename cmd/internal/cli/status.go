@@ -25,7 +25,7 @@ func statusCommand(env Env) *cobra.Command {
 		Example: "  trunkline status\n  trunkline status --instance east --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := t.client().Status(cmd.Context())
+			s, err := ask(&t, func(c *control.Client) (control.Status, error) { return c.Status(cmd.Context()) })
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func printStatus(w io.Writer, s control.Status) {
 		if !f.On {
 			state = "off"
 			if f.Remedy != "" {
-				detail += "; " + f.Remedy
+				detail += "; " + advice(f.Remedy)
 			}
 		}
 		features.add(f.Name, state, detail)
@@ -86,7 +86,7 @@ func printReasons(w io.Writer, reasons []control.Reason) {
 		t := table{header: []string{part.title, "FLOWS", "WHY AND WHAT TO DO"}}
 		for _, r := range reasons {
 			if r.Intended == part.intended {
-				t.add(r.Name, fmt.Sprint(r.Count), r.Meaning+"; "+r.Action)
+				t.add(r.Name, fmt.Sprint(r.Count), r.Meaning+"; "+advice(r.Action))
 			}
 		}
 		if len(t.rows) > 0 {
@@ -94,6 +94,16 @@ func printReasons(w io.Writer, reasons []control.Reason) {
 			t.print(w)
 		}
 	}
+}
+
+// advice has the table's "none" read as part of a sentence.
+func advice(action string) string {
+	for _, none := range []string{"none:", "none,"} {
+		if rest, ok := strings.CutPrefix(action, none); ok {
+			return "nothing to do" + none[len("none"):] + rest
+		}
+	}
+	return action
 }
 
 func count(n int, what string) string {

@@ -26,20 +26,31 @@ func (t *target) flags(c *cobra.Command) {
 
 // client finds the socket: as told, else by the instance, else by the configuration. A file with mistakes in it still
 // names its instance: `reload` must reach the agent that will explain them.
-func (t *target) client() *control.Client {
+func (t *target) client() (*control.Client, error) {
 	switch {
 	case t.socket != "":
-		return control.NewClient(t.socket, filepath.Base(filepath.Dir(t.socket)))
+		return control.NewClient(t.socket, ""), nil
 	case t.instance != "":
-		return control.NewClient(filepath.Join(t.env.RunRoot, t.instance, "control.sock"), t.instance)
+		return control.NewClient(filepath.Join(t.env.RunRoot, t.instance, "control.sock"), t.instance), nil
+	case t.config != "":
+		c, err := config.Locate(t.config)
+		if err != nil {
+			return nil, err
+		}
+		return control.NewClient(c.Socket(), c.Instance), nil
 	}
-	path := t.config
-	if path == "" {
-		path = t.env.ConfigPath
+	// Whoever may not read the configuration may be of the group that may use the socket, which is in the usual place then.
+	if c, err := config.Locate(t.env.ConfigPath); err == nil {
+		return control.NewClient(c.Socket(), c.Instance), nil
 	}
-	c := config.Locate(path)
-	if c == nil {
-		return control.NewClient(filepath.Join(t.env.RunRoot, "default", "control.sock"), "default")
+	return control.NewClient(filepath.Join(t.env.RunRoot, "default", "control.sock"), "default"), nil
+}
+
+// ask calls the agent that t is about.
+func ask[T any](t *target, call func(*control.Client) (T, error)) (answer T, err error) {
+	client, err := t.client()
+	if err != nil {
+		return answer, err
 	}
-	return control.NewClient(c.Socket(), c.Instance)
+	return call(client)
 }

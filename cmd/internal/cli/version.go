@@ -29,19 +29,26 @@ func versionCommand(env Env) *cobra.Command {
 		Example: "  trunkline version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := version{
-				Version: Version, Protocol: fmt.Sprintf("%d.%d", wire.Major, wire.Minor), Kernel: kernelRelease(),
-				Go: runtime.Version(), Arch: runtime.GOARCH,
-			}
 			if asJSON {
-				return writeJSON(env.Stdout, v)
+				return writeJSON(env.Stdout, versions())
 			}
-			fmt.Fprintf(env.Stdout, "trunkline %s, peer protocol %s, Linux %s, %s %s\n", v.Version, v.Protocol, v.Kernel, v.Go, v.Arch)
+			fmt.Fprintln(env.Stdout, versions())
 			return nil
 		},
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+func versions() version {
+	return version{
+		Version: Version, Protocol: fmt.Sprintf("%d.%d", wire.Major, wire.Minor), Kernel: kernelRelease(),
+		Go: runtime.Version(), Arch: runtime.GOARCH,
+	}
+}
+
+func (v version) String() string {
+	return fmt.Sprintf("trunkline %s, peer protocol %s, Linux %s, %s %s", v.Version, v.Protocol, v.Kernel, v.Go, v.Arch)
 }
 
 func kernelRelease() string {

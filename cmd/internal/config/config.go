@@ -105,11 +105,20 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
+// missingError says that there is no file; it is fs.ErrNotExist to errors.Is.
+type missingError struct{ path string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("no configuration at %s; write one (see packaging/trunkline.yaml) or name it with --config", e.path)
+}
+
+func (e *missingError) Unwrap() error { return os.ErrNotExist }
+
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):
-		return nil, fmt.Errorf("no configuration at %s; write one (see packaging/trunkline.yaml) or name it with --config", path)
+		return nil, &missingError{path}
 	case err != nil:
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	case !info.Mode().IsRegular():
@@ -155,14 +164,15 @@ func (c *Config) defaults() {
 	}
 }
 
-// Locate reads only where an instance keeps its things, from a file that may be wrong elsewhere; nil if there is no file.
-func Locate(path string) *Config {
+// Locate reads only where an instance keeps its things, from a file that may be wrong elsewhere; an error if it cannot be
+// read at all.
+func Locate(path string) (*Config, error) {
 	data, err := read(path)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	c := &Config{Path: path, Instance: "default"}
 	(&decoder{file: path}).document(data, c)
 	c.defaults()
-	return c
+	return c, nil
 }

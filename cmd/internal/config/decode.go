@@ -81,9 +81,6 @@ func (d *decoder) document(data []byte, c *Config) {
 		seen = true
 		d.top(doc.Body, c)
 	}
-	if !seen {
-		d.warnf(nil, "the configuration is empty: no rules, nothing to do")
-	}
 }
 
 // maxDepth bounds nesting, in which the parser's time grows with the square.

@@ -30,7 +30,8 @@ type Client struct {
 	http             *http.Client
 }
 
-// NewClient speaks with the agent of an instance through its socket. Nothing is opened yet.
+// NewClient speaks with the agent of an instance through its socket. Without an instance, errors name the socket alone.
+// Nothing is opened yet.
 func NewClient(socket, instance string) *Client {
 	var d net.Dialer
 	return &Client{socket: socket, instance: instance, http: &http.Client{
@@ -106,18 +107,33 @@ func (c *Client) explain(err error) error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w for instance %s (no socket at %s); start it: systemctl start trunkline, or trunkline agent --config FILE",
-			ErrNotRunning, c.instance, c.socket)
+		return fmt.Errorf("%w%s (no socket at %s); start it: systemctl start trunkline, or trunkline agent --config FILE",
+			ErrNotRunning, c.named(" for"), c.socket)
+	case errors.Is(err, unix.ECONNREFUSED) && !isSocket(c.socket):
+		return fmt.Errorf("%s is not a socket; name the control.sock of an agent", c.socket)
 	case errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("%w for instance %s (nobody listens on %s: it was killed); start it: systemctl start trunkline, or trunkline agent --config FILE",
-			ErrNotRunning, c.instance, c.socket)
+		return fmt.Errorf("%w%s (nobody listens on %s: it was killed); start it: systemctl start trunkline, or trunkline agent --config FILE",
+			ErrNotRunning, c.named(" for"), c.socket)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("permission denied on %s; use sudo, or become a member of the configured `group`", c.socket)
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("the agent of instance %s does not answer within %s; see its log (journalctl -u trunkline)",
-			c.instance, (2 * requestTimeout).Round(time.Second))
+		return fmt.Errorf("the agent%s does not answer within %s; see its log (journalctl -u trunkline)",
+			c.named(" of"), (2 * requestTimeout).Round(time.Second))
 	}
-	return fmt.Errorf("asking the agent of instance %s: %w", c.instance, err)
+	return fmt.Errorf("asking the agent%s: %w", c.named(" of"), err)
+}
+
+// named says which instance it is, if that is known.
+func (c *Client) named(preposition string) string {
+	if c.instance == "" {
+		return ""
+	}
+	return preposition + " instance " + c.instance
+}
+
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeSocket != 0
 }
