@@ -3,7 +3,6 @@
 package loader
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -57,11 +56,6 @@ func TestSpliceSelfTest(t *testing.T) {
 			t.Errorf("check %s fails: %v", f.Check, f.Err)
 		}
 	}
-}
-
-// outOfTime says whether a starved machine could have failed a check.
-func outOfTime(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // TestSpliceSelfTestSeesFaults breaks the fast path in ways a kernel could, and expects the check meant for it to say so.

@@ -253,7 +253,7 @@ func TestTableFits(t *testing.T) {
 	} {
 		r.add(f, true)
 	}
-	r.Splice = "on"
+	r.Marks, r.Splice = "off: the kernel has no tcx, which marks need at the interfaces", "on"
 	var b strings.Builder
 	if err := r.write(&b, false); err != nil {
 		t.Fatal(err)

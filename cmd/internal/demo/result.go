@@ -131,7 +131,9 @@ func (r *Result) table(b *strings.Builder) {
 			orDash(f.Congestion), window(f.WindowBytes), thousands(f.Retransmits), thousands(f.RetransmitsMarked))
 	}
 	fmt.Fprintf(b, "\nretransmissions on the WAN: %d, marked %d; first transmissions marked: %d\n", r.Retransmits, r.RetransmitsMarked, r.FirstMarked)
-	fmt.Fprintf(b, "marks: %s\n", r.Marks)
+	if r.Marks != "on" {
+		fmt.Fprintf(b, "marks: %s\n", r.Marks)
+	}
 	splice := r.Splice
 	if splice == "on" {
 		splice += " (forced by the demo's rule, since its client is known)"
