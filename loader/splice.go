@@ -137,7 +137,7 @@ func (l *Loader) spliceFeature(rules []policy.Rule) Feature {
 		f.Detail = fmt.Sprintf("forced for %d rule(s), off for others; %s: %v", forced, failed.Name, l.splice.selfTest)
 	default:
 		f.Detail, f.Remedy = fmt.Sprintf("%s: %v", failed.Name, l.splice.selfTest), failed.Action
-		if outOfTime(l.splice.selfTest) {
+		if onlyOutOfTime(l.splice.selfTest) {
 			f.Remedy = "restart the agent when the host is less busy; if it stays so, update the kernel"
 		}
 	}

@@ -64,6 +64,12 @@ func outOfTime(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// onlyOutOfTime says whether the self-test found nothing else.
+func onlyOutOfTime(err error) bool {
+	var e *SpliceTestError
+	return errors.As(err, &e) && !slices.ContainsFunc(e.Failures, func(f SpliceFailure) bool { return !outOfTime(f.Err) })
+}
+
 // testSplice tries out how sockets behave in a sockmap of this kernel: whether applications that know nothing of it see
 // what they would see on plain TCP. It works on loopback in the caller's network namespace, with the verdict that
 // serves later but with maps of its own, and leaves nothing. Versions would tell nothing: the faults were introduced
