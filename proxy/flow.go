@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -62,7 +63,7 @@ type flow struct {
 	sending sync.Mutex // held over encoding and writing: blocks go out in the encoder's order
 
 	reading  sync.Mutex // held over a read of the local socket
-	payload  bool       // something was read from the local socket
+	payload  bool       // something was read from the local socket, or its error: that is to be had only once, too
 	detached bool       // nothing is read any more
 
 	splice *time.Timer
@@ -264,6 +265,14 @@ func (f *flow) finishLocal() {
 		f.local.finish()
 		close(f.finished)
 	}
+}
+
+// broke ends a flow whose local socket has an error.
+func (f *flow) broke(doing string, err error) {
+	f.reading.Lock()
+	f.payload = true
+	f.reading.Unlock()
+	f.fail(reason.None, fmt.Sprintf("%s: %v", doing, err), true)
 }
 
 // detach takes the local socket out of the flow, untouched, if nothing was read from it. The flow itself is given up.

@@ -4,13 +4,11 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -59,7 +57,7 @@ func (f *flow) send() {
 			return
 		default:
 			close(f.readEnd)
-			f.fail(reason.None, fmt.Sprintf("reading: %v", err), true)
+			f.broke("reading", err)
 			return
 		}
 	}
@@ -186,7 +184,7 @@ func (f *flow) watchLocal(s *sock) {
 			return
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			f.fail(reason.None, fmt.Sprintf("after the last byte: %v", err), true)
+			f.broke("after the last byte", err)
 			return
 		}
 		s.SetReadDeadline(noDeadline)
