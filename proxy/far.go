@@ -100,7 +100,7 @@ func (f *flow) dial() (*sock, *wire.Refused) {
 	defer cancel()
 	stop := context.AfterFunc(f.ctx, cancel)
 	defer stop()
-	s, err := dialOwn(ctx, f.e.cfg.Kernel, f.destination.String(), false, setReset)
+	s, err := dialOwn(ctx, f.e.cfg.Kernel, f.destination.String(), false, setCarried)
 	if err != nil {
 		return nil, &wire.Refused{Reason: uint32(reason.DialFailed), Class: classOf(err), Text: err.Error()}
 	}

@@ -38,7 +38,7 @@ func (e *Engine) listen() error {
 		family  int
 		address string
 	}{{4, "127.0.0.1:0"}, {6, "[::1]:0"}} {
-		l, err := open(f.address, func(fd int) error { return errors.Join(setReset(fd), setRcvbuf(fd, steeredRcvbuf)) })
+		l, err := open(f.address, net.KeepAliveConfig{}, func(fd int) error { return errors.Join(setCarried(fd), setRcvbuf(fd, steeredRcvbuf)) })
 		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
 			e.cfg.Log.Warn("loopback lacks an address, so this family's connections are not steered", "address", f.address)
 			continue
@@ -51,7 +51,7 @@ func (e *Engine) listen() error {
 	if e.cfg.Listen == "" {
 		return nil
 	}
-	l, err := open(e.cfg.Listen, func(int) error { return nil })
+	l, err := open(e.cfg.Listen, legKeepAlive, func(int) error { return nil })
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("listening for peers on %s: the port is taken: change `listen`, or stop what uses it (ss -ltnp)", e.cfg.Listen)
 	}
@@ -62,8 +62,8 @@ func (e *Engine) listen() error {
 	return nil
 }
 
-func open(address string, setup func(fd int) error) (*net.TCPListener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: legKeepAlive}
+func open(address string, keepAlive net.KeepAliveConfig, setup func(fd int) error) (*net.TCPListener, error) {
+	lc := net.ListenConfig{KeepAlive: -1, KeepAliveConfig: keepAlive}
 	lc.SetMultipathTCP(false)
 	lc.Control = func(_, _ string, raw syscall.RawConn) error { return rawControl(raw, setup) }
 	l, err := lc.Listen(context.Background(), "tcp", address)

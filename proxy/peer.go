@@ -164,7 +164,7 @@ func (p *peer) suspect(begun time.Time, err error) {
 	old := p.up && begun.Before(p.since)
 	p.mu.Unlock()
 	if !old {
-		p.setDown(reason.PeerDown, err.Error())
+		p.setDown(p.explain(err)) // without ports, so that the log does not repeat itself
 	}
 }
 

@@ -192,14 +192,16 @@ func (f *flow) deliver() {
 		f.wrote(n)
 	}
 	f.mu.Lock()
-	failed := f.failed
+	failed, both := f.failed, f.endSent
 	f.mu.Unlock()
 	if failed {
 		return
 	}
-	if err := f.local.CloseWrite(); err != nil {
-		f.writeFailed(err)
-		return
+	if !both { // else finishLocal closes the socket, so that nothing is read into how the other end answers its FIN
+		if err := f.local.CloseWrite(); err != nil {
+			f.writeFailed(err)
+			return
+		}
 	}
 	f.mu.Lock()
 	f.endDelivered = true

@@ -43,7 +43,7 @@ func (e *Engine) relayDirect(s *sock, orig Original, code reason.Code) {
 	e.cfg.Kernel.SpliceDone(client)
 	ctx, cancel := context.WithTimeout(e.ctx, relayDial)
 	defer cancel()
-	far, err := dialOwn(ctx, e.cfg.Kernel, orig.Destination.String(), false, setReset)
+	far, err := dialOwn(ctx, e.cfg.Kernel, orig.Destination.String(), false, setCarried)
 	if err != nil {
 		e.cfg.Log.Debug("dialling directly", "destination", orig.Destination, "err", err)
 		e.cfg.Kernel.Bypass(orig.Destination, reason.DialFailed, e.cfg.Timeouts.Bypass)
@@ -89,10 +89,6 @@ func (r *relay) copy(dst, src *sock, count *atomic.Int64) {
 			count.Add(int64(n))
 		}
 		if errors.Is(err, io.EOF) {
-			if err := dst.CloseWrite(); err != nil {
-				r.abort()
-				return
-			}
 			break
 		}
 		if err != nil {
@@ -104,7 +100,7 @@ func (r *relay) copy(dst, src *sock, count *atomic.Int64) {
 	if r.half() {
 		return
 	}
-	if src.watch() != nil {
+	if dst.CloseWrite() != nil || src.watch() != nil {
 		r.abort() // does nothing if the other direction ended meanwhile
 	}
 }

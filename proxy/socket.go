@@ -27,6 +27,9 @@ const (
 
 const legUserTimeout = 30 * time.Second
 
+// legKeepAlive finds out that a peer is gone. The sockets at the ends of flows are never probed: the kernel of an
+// application that has closed its connection forgets it after a while, and would answer with a reset although what the
+// application sent is still on its way.
 var legKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // sock is a TCP socket of the engine, known to the kernel side by its cookie while it is open.
@@ -96,7 +99,10 @@ func addrPort(a net.Addr) netip.AddrPort {
 // may set options before that.
 func dialOwn(ctx context.Context, kernel Kernel, address string, leg bool, setup func(fd int) error) (*sock, error) {
 	var cookies []uint64
-	d := net.Dialer{KeepAliveConfig: legKeepAlive}
+	d := net.Dialer{KeepAlive: -1}
+	if leg {
+		d.KeepAliveConfig = legKeepAlive
+	}
 	d.SetMultipathTCP(false)
 	d.Control = func(_, _ string, raw syscall.RawConn) error {
 		return rawControl(raw, func(fd int) error {
@@ -137,6 +143,12 @@ func dialOwn(ctx context.Context, kernel Kernel, address string, leg bool, setup
 // it for a clean end. A listening socket gives it to those it accepts.
 func setReset(fd int) error {
 	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 0})
+}
+
+// setCarried sets what the sockets at both ends of a flow have. Urgent data is read in its place: without that the kernel
+// takes the urgent byte out of the stream, and it would be missing at the other end. That it was urgent is not carried on.
+func setCarried(fd int) error {
+	return errors.Join(setReset(fd), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1))
 }
 
 func setRcvbuf(fd, bytes int) error {
