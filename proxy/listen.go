@@ -26,7 +26,19 @@ type listener struct {
 	*net.TCPListener
 	family int // 4 or 6: steered connections come here; 0: peers do
 	turn   atomic.Int64
+	spare  *os.File                  // a descriptor for when there are no others
 	handle func(*net.TCPConn) func() // takes a connection, in the order of arrival; the rest of the work is returned
+}
+
+// turnAway resets those who wait to be accepted when there are no descriptors, in the room of the spare one. They would
+// wait for as long as the connections last that hold the others.
+func (l *listener) turnAway() {
+	l.spare.Close()
+	l.SetDeadline(time.Now().Add(acceptTurn / 100))
+	for conn, err := l.AcceptTCP(); err == nil; conn, err = l.AcceptTCP() {
+		conn.Close()
+	}
+	l.spare, _ = os.Open(os.DevNull)
 }
 
 func (l *listener) stamp()       { l.turn.Store(time.Now().UnixNano()) }
@@ -75,6 +87,8 @@ func open(address string, keepAlive net.KeepAliveConfig, setup func(fd int) erro
 
 // accept takes connections until the listener is closed.
 func (e *Engine) accept(l *listener) {
+	l.spare, _ = os.Open(os.DevNull)
+	defer func() { l.spare.Close() }()
 	for {
 		l.SetDeadline(time.Now().Add(acceptTurn))
 		conn, err := l.AcceptTCP()
@@ -94,6 +108,9 @@ func (e *Engine) accept(l *listener) {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			// Out of descriptors, most likely. The loop is not alive in this state: new connections should go direct.
 			e.limited.warn("accepting a connection failed", "listener", l.Addr(), "err", err)
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+				l.turnAway()
+			}
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}

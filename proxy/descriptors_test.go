@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOutOfDescriptors: who comes when the agent has no descriptor left is reset, does not wait, and soon nobody is sent there
+// any more.
+func TestOutOfDescriptors(t *testing.T) {
+	w := newLoneWorld(t)
+	dst := serve(t, serverAddr, echo)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = min(limit.Cur, 256)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	var taken []int
+	give := func() {
+		for _, fd := range taken {
+			unix.Close(fd)
+		}
+		taken = nil
+	}
+	t.Cleanup(func() {
+		give()
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	})
+	for {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		taken = append(taken, fd)
+	}
+	for range 3 {
+		last := len(taken) - 1
+		unix.Close(taken[last])
+		taken = taken[:last]
+		c, err := w.trySteer(dst) // with the one descriptor there is
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("a client that nobody can accept saw %v, want a reset", err)
+		}
+		defer c.Close()
+	}
+	give()
+	time.Sleep(200 * time.Millisecond) // the last turning away may not be over
+	waitFor(t, "alive", 5*time.Second, w.near.Alive)
+	c := w.steer(dst)
+	c.Write([]byte("again"))
+	c.CloseWrite()
+	if b, err := io.ReadAll(c); err != nil || string(b) != "again" {
+		t.Errorf("afterwards: %q, %v", b, err)
+	}
+}
