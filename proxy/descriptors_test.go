@@ -56,7 +56,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		last := len(taken) - 1
 		unix.Close(taken[last])
 		taken = taken[:last]
-		c, err := w.trySteer(dst) // with the one descriptor there is
+		c, err := w.trySteer(dst)            // with the one descriptor there is
 		if errors.Is(err, unix.ECONNRESET) { // before connect was over
 			continue
 		} else if err != nil {
