@@ -32,6 +32,7 @@ var spliceChecks = []spliceCheck{
 	{"epoll-edge", func(p *splicePair) error { return checkEpollBoth(p, checkEpollEdge) }},
 	{"splice", checkSpliceCall},
 	{"half-close", checkHalfClose},
+	{"blocking-read", checkBlockingRead},
 	{"reset", checkReset},
 	{"abort", checkAbort},
 	{"hash", checkHash},
