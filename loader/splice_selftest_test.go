@@ -21,6 +21,9 @@ func needSockmap(t *testing.T) {
 	if err := features.HaveMapType(ebpf.SockHash); errors.Is(err, ebpf.ErrNotSupported) {
 		t.Skip("this kernel has no sockhash")
 	}
+	if noBTF() {
+		t.Skip("this kernel carries no BTF, which the verdict needs")
+	}
 }
 
 // TestSpliceSelfTest records what this kernel does. Only the known faults of some kernels may be found, and they must be
