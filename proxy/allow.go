@@ -40,7 +40,7 @@ func (r *reach) check(dst netip.AddrPort) error {
 		}
 	}
 	if r.own[addr] {
-		return fmt.Errorf("%v is the peer's own host, which `allow` does not name in full", dst)
+		return fmt.Errorf("%v is an address of the serving agent's own host, which `allow` does not name in full", dst)
 	}
 	return fmt.Errorf("%v is not in `allow`", dst)
 }

@@ -150,6 +150,9 @@ func (e *Engine) Reconfigure(peers []Peer, rules []Rule, ruleFor RuleFor) error 
 	for _, p := range stopped {
 		p.stop()
 	}
+	for _, p := range old {
+		e.expel(p)
+	}
 	for _, p := range started {
 		i := slices.IndexFunc(peers, func(c Peer) bool { k, _ := parseKey(c.Key); return p.key.Equal(k) })
 		p.change(peers[i])
@@ -298,13 +301,26 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// track keeps an accepted leg within reach of Close.
+// track keeps an accepted leg within reach of Close and of whoever takes its peer out of the configuration, which may just
+// have happened.
 func (e *Engine) track(l *leg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.legs[l] = true
-	if e.closed {
+	if e.closed || !slices.Contains(e.peers, l.peer) {
 		l.close()
+	}
+}
+
+// expel closes what a peer dialled that is not in the configuration any more, or has another key there: with its key it has
+// lost its access. Flows that go out through the peer may finish.
+func (e *Engine) expel(p *peer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for l := range e.legs {
+		if l.peer == p {
+			l.close()
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func (e *Engine) carry(f *flow, l *leg, orig Original, after uint64) {
 		f.log.Debug("sending OPEN", "err", err)
 	}
 	f.goSend()
-	local := f.awaitOpened()
+	local, code := f.awaitOpened()
 	e.arrivals.settled(f.destination, f.id)
 	if local == nil {
 		f.wait()
@@ -91,12 +91,12 @@ func (e *Engine) carry(f *flow, l *leg, orig Original, after uint64) {
 		defer e.wg.Done()
 		f.wait()
 	}()
-	e.relayDirect(local, orig, reason.PeerDown)
+	e.relayDirect(local, orig, code)
 }
 
 // awaitOpened waits for the peer's answer. If the flow is given up and nothing was sent, it returns the application's
-// socket, untouched.
-func (f *flow) awaitOpened() *sock {
+// socket, untouched, and why.
+func (f *flow) awaitOpened() (*sock, reason.Code) {
 	timeout := time.NewTimer(f.e.cfg.Timeouts.Open + f.p.roundTrip())
 	defer timeout.Stop()
 	code, text := reason.PeerDown, "no answer to OPEN"
@@ -116,7 +116,7 @@ func (f *flow) awaitOpened() *sock {
 	if code == reason.None {
 		f.p.opened.Add(1)
 		f.goDeliver()
-		return nil
+		return nil, reason.None
 	}
 	f.log.Debug("peer does not carry a flow", "reason", code, "cause", text)
 	if code == reason.DialFailed || code == reason.NotAllowed {
@@ -130,7 +130,7 @@ func (f *flow) awaitOpened() *sock {
 		local, _ = f.detach()
 	}
 	f.fail(code, text, true)
-	return local
+	return local, code
 }
 
 func (p *peer) roundTrip() time.Duration {

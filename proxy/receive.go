@@ -168,12 +168,14 @@ func (f *flow) takeAck(m wire.Ack) {
 	f.wake()
 }
 
-// closed is the end of the leg. It is a clean one only after END in both directions.
+// closed is the end of the leg. It is a clean one only after END in both directions. After REFUSED it is expected, and what
+// the refusal said is the flow's reason.
 func (f *flow) closed(err error) {
 	f.mu.Lock()
 	clean := f.endSent && f.endReceived
+	refused := f.answered && !f.opened
 	f.mu.Unlock()
-	if !clean {
+	if !clean && !refused {
 		f.fail(reason.LegFailed, fmt.Sprintf("the leg ended: %v", err), false)
 	}
 	close(f.legEnd)
