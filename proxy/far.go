@@ -90,10 +90,10 @@ func (f *flow) serve(open wire.Open) {
 // dial connects to the flow's destination, if the peer may reach it.
 func (f *flow) dial() (*sock, *wire.Refused) {
 	r, err := f.e.reachOf(f.p, f.leg)
-	if err == nil {
-		err = r.check(f.destination)
+	if err != nil { // out of descriptors, most likely: it says nothing of the destination
+		return nil, &wire.Refused{Reason: uint32(reason.TableFull), Text: err.Error()}
 	}
-	if err != nil {
+	if err := r.check(f.destination); err != nil {
 		return nil, &wire.Refused{Reason: uint32(reason.NotAllowed), Text: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(f.e.ctx, f.e.cfg.Timeouts.Dial)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -248,6 +249,21 @@ func (w *world) steer(dst netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
 	conn, err := w.trySteer(dst)
 	if err != nil {
+		w.t.Fatalf("connecting: %v", err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// steerOrReset connects like steer, to a destination whose connection may be reset at once: so early that connect itself
+// reports it. Then there is no connection.
+func (w *world) steerOrReset(dst netip.AddrPort) *net.TCPConn {
+	w.t.Helper()
+	conn, err := w.trySteer(dst)
+	switch {
+	case errors.Is(err, unix.ECONNRESET):
+		return nil
+	case err != nil:
 		w.t.Fatalf("connecting: %v", err)
 	}
 	w.t.Cleanup(func() { conn.Close() })
