@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/trunkline/trunkline/proxy"
 	"github.com/trunkline/trunkline/vmtest/lab"
@@ -15,9 +16,21 @@ import (
 const (
 	// markDSCP is AF11, the agent's default.
 	markDSCP = 10
-	// windowBytes is plenty for the default WAN (62,500 bytes of rate x RTT) and its queue.
-	windowBytes = 1 << 20
+	// windowLeast and windowMost bound the demo's window, in bytes. The least is plenty for the default WAN.
+	windowLeast = 1 << 20
+	windowMost  = 64 << 20
 )
+
+// windowFor is the window that the demo's rule gives, in bytes: room for what is on a WAN of a rate (bits per second) and
+// round-trip time, for its queue of the same size, and for the kernel's bookkeeping.
+func windowFor(rate uint64, rtt time.Duration) uint32 {
+	bdp := float64(rate) / 8 * rtt.Seconds()
+	size := windowLeast
+	for float64(size) < 4*bdp && size < windowMost {
+		size *= 2
+	}
+	return uint32(size)
+}
 
 // site is one end: where its agent's files are, and the agent.
 type site struct {
@@ -50,7 +63,7 @@ func (s *site) prepare() error {
 
 // writeConfig writes what a person would write for this site. Only site A steers: its peer is reached at an address and
 // has its web server allowed there. Site B's rules are the mirror image, since it is the end that sends the file.
-func (s *site) writeConfig(other *site, congestion string, historyBytes int64) error {
+func (s *site) writeConfig(other *site, congestion string, windowBytes uint32, historyBytes int64) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# made by trunkline demo for site %s", s.Name)

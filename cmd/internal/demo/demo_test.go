@@ -80,7 +80,7 @@ func (backend) Status() (control.Status, error) {
 }
 
 func (backend) Flows() ([]control.Flow, error) {
-	leg := control.Flow{Kind: "leg", RuleID: 2, Congestion: "bbr", WindowBytes: windowBytes}
+	leg := control.Flow{Kind: "leg", RuleID: 2, Congestion: "bbr", WindowBytes: windowLeast}
 	return []control.Flow{leg}, nil
 }
 
@@ -143,7 +143,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("no %s in %s", key, &out)
 		}
 	}
-	if r["sha256_ok"] != true || r["splice"] != "off: a stand-in" || r["congestion"] != "bbr" || r["window_bytes"] != float64(windowBytes) {
+	if r["sha256_ok"] != true || r["splice"] != "off: a stand-in" || r["congestion"] != "bbr" || r["window_bytes"] != float64(windowLeast) {
 		t.Errorf("got %s", &out)
 	}
 	if n := r["wan_bytes_direct"].(float64); n < 2e6 || n > 4e6 {
@@ -318,6 +318,23 @@ func TestRemoveStale(t *testing.T) {
 	for path, want := range map[string]bool{stale: false, live: true, foreign: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestWindowFor(t *testing.T) {
+	for _, c := range []struct {
+		rate uint64
+		rtt  time.Duration
+		want uint32
+	}{
+		{10e6, 50 * time.Millisecond, 1 << 20},   // BDP 62.5 kB
+		{100e6, 135 * time.Millisecond, 8 << 20}, // 1.69 MB
+		{1e9, 135 * time.Millisecond, 64 << 20},  // 16.9 MB
+		{1e12, time.Second, windowMost},
+	} {
+		if got := windowFor(c.rate, c.rtt); got != c.want {
+			t.Errorf("%d bit/s, %v: window %d, want %d", c.rate, c.rtt, got, c.want)
 		}
 	}
 }

@@ -72,10 +72,11 @@ func (w *world) build() (err error) {
 		}
 	}
 	congestion, history := bestCongestion(), max(64<<20, 4*w.file.size)
-	if err := w.a.writeConfig(w.b, congestion, history); err != nil {
+	window := windowFor(w.opts.Rate, w.opts.RTT)
+	if err := w.a.writeConfig(w.b, congestion, window, history); err != nil {
 		return err
 	}
-	return w.b.writeConfig(w.a, congestion, history)
+	return w.b.writeConfig(w.a, congestion, window, history)
 }
 
 func (w *world) site(s *lab.Site) *site {
