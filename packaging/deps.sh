@@ -3,7 +3,7 @@
 # Installs what generating the BPF objects and running the tests need beyond Go. Debian and Ubuntu.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
-packages="clang llvm libbpf-dev linux-libc-dev bpftool make git curl nginx-light iperf3 rsync iproute2 ethtool procps postgresql postgresql-client"
+packages="clang llvm libbpf-dev linux-libc-dev bpftool make git curl nginx-light iperf3 rsync iproute2 procps postgresql postgresql-client"
 missing=""
 for p in $packages; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
