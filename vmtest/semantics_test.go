@@ -228,3 +228,26 @@ func TestAClientInAnotherNamespaceIsUntouched(t *testing.T) {
 		t.Errorf("reasons %+v, want 5 of other-netns", status.Reasons)
 	}
 }
+
+func TestPathsAreMeasured(t *testing.T) {
+	w := servedWorld(t, setup{})
+	client(t, w.lab.A, "fetch", arg("addr", at(w.lab.B.Addr4, portSource)), "-bytes=3000000").wantAll(t, 1)
+	var got struct {
+		Paths []struct {
+			Prefix        string `json:"prefix"`
+			Peer          string `json:"peer"`
+			MinRTT        uint32 `json:"rtt_min_us"`
+			BytesReceived uint64 `json:"bytes_received"`
+		} `json:"paths"`
+	}
+	w.a.ask(&got, "flows", "--paths")
+	for _, p := range got.Paths {
+		if p.Prefix == "10.81.2.0/24" && p.Peer == "peer" {
+			if p.MinRTT < 9_000 || p.MinRTT > 60_000 || p.BytesReceived < 1_000_000 {
+				t.Errorf("the path over a WAN of 10 ms that carried 3 MB is shown as %+v", p)
+			}
+			return
+		}
+	}
+	t.Errorf("no path through the peer among %+v", got.Paths)
+}

@@ -3,7 +3,9 @@
 package agent
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -29,6 +31,25 @@ func (a *agent) Peers() ([]control.Peer, error) {
 		})
 	}
 	return peers, nil
+}
+
+// Paths gives what the kernel side measured, the paths used last first.
+func (a *agent) Paths() ([]control.Path, error) {
+	measured, err := a.loader.Paths()
+	if err != nil {
+		return nil, err
+	}
+	names := a.reverse()
+	paths := make([]control.Path, 0, len(measured))
+	for _, p := range measured {
+		paths = append(paths, control.Path{
+			Prefix: p.Prefix, Peer: names.peers[p.PeerID], Flows: p.Flows, SRTTMicroseconds: p.SRTTUs, MinRTT: p.RTTMinUs,
+			DeliveredBps: p.DeliveredBps, BytesAcked: p.BytesAcked, BytesReceived: p.BytesReceived, SegmentsOut: p.SegsOut,
+			Retransmits: p.Retransmits, IdleSeconds: p.UpdatedS,
+		})
+	}
+	slices.SortFunc(paths, func(x, y control.Path) int { return cmp.Compare(x.IdleSeconds, y.IdleSeconds) })
+	return paths, nil
 }
 
 // carried is a flow in the engine, and whether one of its sockets shows it already.

@@ -24,18 +24,22 @@ type flowFilter struct {
 func flowsCommand(env Env) *cobra.Command {
 	t := target{env: env}
 	var f flowFilter
-	var asJSON bool
+	var asJSON, paths bool
 	c := &cobra.Command{
 		Use:   "flows",
 		Short: "Live flows and what each got",
 		Long: "flows lists the live TCP connections that a rule or the engine knows, with the congestion control, windows and marks\n" +
 			"they really have. A connection that is deduplicated shows up as `steered` (the application's end) and as `leg` (what\n" +
 			"crosses the WAN); at the far end as `leg`, `dialled` and `carried` (the engine's account of it). Without --all,\n" +
-			"flows that no rule matched are left out.",
-		Example: "  trunkline flows\n  trunkline flows --remote 203.0.113.0/24 --rule web\n  trunkline flows --all --json",
+			"flows that no rule matched are left out.\n\n" +
+			"With --paths it lists what was measured towards each destination prefix instead, over all flows since the agent started.",
+		Example: "  trunkline flows\n  trunkline flows --remote 203.0.113.0/24 --rule web\n  trunkline flows --all --json\n  trunkline flows --paths",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.parse() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if paths {
+				return showPaths(cmd.Context(), env, &t, asJSON)
+			}
 			flows, err := ask(&t, func(c *control.Client) ([]control.Flow, error) { return c.Flows(cmd.Context()) })
 			if err != nil {
 				return err
@@ -52,6 +56,10 @@ func flowsCommand(env Env) *cobra.Command {
 	c.Flags().StringVar(&f.rule, "rule", "", "only flows under the rule of this name or number")
 	c.Flags().StringVar(&f.remote, "remote", "", "only flows whose other end is this address or in this prefix")
 	c.Flags().BoolVar(&f.all, "all", false, "also flows that no rule matched")
+	c.Flags().BoolVar(&paths, "paths", false, "what was measured towards each destination prefix")
+	for _, other := range []string{"peer", "rule", "remote", "all"} {
+		c.MarkFlagsMutuallyExclusive("paths", other)
+	}
 	t.flags(c)
 	jsonFlag(c, &asJSON)
 	return c

@@ -56,6 +56,14 @@ func (f *fakeAgent) Peers() ([]control.Peer, error) {
 	}, nil
 }
 
+func (f *fakeAgent) Paths() ([]control.Path, error) {
+	return []control.Path{
+		{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Peer: "busan", Flows: 1204, SRTTMicroseconds: 50_900, MinRTT: 50_120,
+			DeliveredBps: 1_190_000, BytesAcked: 44 << 20, BytesReceived: 9 << 30, SegmentsOut: 40_000, Retransmits: 412, IdleSeconds: 0.3},
+		{Prefix: netip.MustParsePrefix("2001:db8:100::/48"), Flows: 1, BytesAcked: 12, IdleSeconds: 7400},
+	}, nil
+}
+
 func (f *fakeAgent) Flows() ([]control.Flow, error) {
 	ap := netip.MustParseAddrPort
 	return []control.Flow{
@@ -109,7 +117,7 @@ func TestTables(t *testing.T) {
 	for name, args := range map[string][]string{
 		"status": {"status"}, "peers": {"peers"}, "flows": {"flows"}, "flows-all": {"flows", "--all"},
 		"flows-rule": {"flows", "--rule", "2"}, "flows-remote": {"flows", "--remote", "203.0.113.0/24", "--peer", "busan"},
-		"flows-none": {"flows", "--rule", "nothing"},
+		"flows-none": {"flows", "--rule", "nothing"}, "flows-paths": {"flows", "--paths"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, got, errs := with(t, &fakeAgent{}, args...)

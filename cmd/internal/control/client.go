@@ -55,6 +55,11 @@ func (c *Client) Flows(ctx context.Context) (f []Flow, err error) {
 	return f, c.call(ctx, http.MethodGet, "flows", &f)
 }
 
+// Paths reads what was measured towards each destination prefix.
+func (c *Client) Paths(ctx context.Context) (p []Path, err error) {
+	return p, c.call(ctx, http.MethodGet, "paths", &p)
+}
+
 // Peers reads the peers.
 func (c *Client) Peers(ctx context.Context) (p []Peer, err error) {
 	return p, c.call(ctx, http.MethodGet, "peers", &p)

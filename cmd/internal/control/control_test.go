@@ -24,6 +24,7 @@ type fake struct {
 }
 
 func (f *fake) Status() (Status, error) { return Status{Instance: "t", Health: Healthy, PID: 7}, nil }
+func (f *fake) Paths() ([]Path, error)  { return []Path{{Flows: 4}}, nil }
 func (f *fake) Flows() ([]Flow, error)  { return []Flow{{Cookie: 1, Kind: "steered"}}, nil }
 func (f *fake) Peers() ([]Peer, error)  { return nil, errors.New("no peers today") }
 func (f *fake) Explain(r netip.AddrPort) (Explanation, error) {
@@ -63,6 +64,9 @@ func TestCalls(t *testing.T) {
 	}
 	if f, err := c.Flows(ctx); err != nil || len(f) != 1 || f[0].Kind != "steered" {
 		t.Errorf("flows: %+v, %v", f, err)
+	}
+	if p, err := c.Paths(ctx); err != nil || len(p) != 1 || p[0].Flows != 4 {
+		t.Errorf("paths: %+v, %v", p, err)
 	}
 	if _, err := c.Peers(ctx); err == nil || err.Error() != "no peers today" {
 		t.Errorf("peers: %v, want the backend's error as it is", err)

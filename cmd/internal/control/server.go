@@ -21,6 +21,7 @@ import (
 type Backend interface {
 	Status() (Status, error)
 	Flows() ([]Flow, error)
+	Paths() ([]Path, error)
 	Peers() ([]Peer, error)
 	Explain(remote netip.AddrPort) (Explanation, error)
 	Reload() (Reloaded, error)
@@ -56,6 +57,7 @@ func handler(b Backend, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/status", read(func(*http.Request) (any, error) { return b.Status() }))
 	mux.Handle("GET /v1/flows", read(func(*http.Request) (any, error) { return b.Flows() }))
+	mux.Handle("GET /v1/paths", read(func(*http.Request) (any, error) { return b.Paths() }))
 	mux.Handle("GET /v1/peers", read(func(*http.Request) (any, error) { return b.Peers() }))
 	mux.Handle("GET /v1/explain", read(func(r *http.Request) (any, error) {
 		remote, err := netip.ParseAddrPort(r.URL.Query().Get("remote"))

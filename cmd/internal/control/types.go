@@ -113,6 +113,22 @@ type Flow struct {
 	Engine           *EngineFlow    `json:"engine,omitempty"`
 }
 
+// Path is what was measured towards one destination prefix, over all connections of rules since the path was first seen.
+// Paths age: those used least make room.
+type Path struct {
+	Prefix           netip.Prefix `json:"prefix"`
+	Peer             string       `json:"peer,omitempty"` // whose legs these are; "": the applications' own connections
+	Flows            uint64       `json:"flows"`
+	SRTTMicroseconds uint32       `json:"srtt_us"` // moving average
+	MinRTT           uint32       `json:"rtt_min_us"`
+	DeliveredBps     uint64       `json:"delivered_Bps"` // bytes per second, moving average
+	BytesAcked       uint64       `json:"bytes_acked"`
+	BytesReceived    uint64       `json:"bytes_received"`
+	SegmentsOut      uint64       `json:"segs_out"`
+	Retransmits      uint64       `json:"retransmits"` // segments
+	IdleSeconds      float64      `json:"idle_s"`      // since the latest measurement
+}
+
 // EngineFlow is what the engine counts of a steered connection, or of one it dialled for a peer.
 type EngineFlow struct {
 	ID           uint64 `json:"id"`

@@ -84,6 +84,7 @@ func (backend) Flows() ([]control.Flow, error) {
 	return []control.Flow{leg}, nil
 }
 
+func (backend) Paths() ([]control.Path, error) { return nil, nil }
 func (backend) Peers() ([]control.Peer, error) { return nil, nil }
 func (backend) Explain(netip.AddrPort) (control.Explanation, error) {
 	return control.Explanation{}, nil
