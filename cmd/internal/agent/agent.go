@@ -52,6 +52,7 @@ type agent struct {
 	table    *policy.Table
 	addrs    []netip.AddrPort // of the peers, as resolved last
 	draining bool
+	ending   bool // a signal has ended the agent: nothing takes the drain back
 }
 
 // Run brings everything up, works until a signal or a fatal error, and takes everything down again.

@@ -229,6 +229,26 @@ func TestPredecessorsLeftoversAreUndone(t *testing.T) {
 	}
 }
 
+// A reload ends a drain, but not the one before the end: what was steered then would be reset.
+func TestNoReloadOnceItEnds(t *testing.T) {
+	h := newHost(t)
+	c := h.write("rules: [{remote: 203.0.113.0/24}]\n")
+	a := &agent{o: Options{Version: "test"}, log: slog.New(slog.DiscardHandler), config: c}
+	if err := a.start(context.Background()); err != nil {
+		t.Fatal(err, a.close())
+	}
+	defer a.close()
+	if _, err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.finish(context.Background(), signals{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Reload(); err == nil || !strings.Contains(err.Error(), "is ending") {
+		t.Errorf("reload: %v", err)
+	}
+}
+
 func TestNumbersStayWithNames(t *testing.T) {
 	var n numbering
 	if got := []uint32{n.of("a"), n.of("b"), n.of("a"), n.of("c"), n.of("b")}; !slices.Equal(got, []uint32{1, 2, 1, 3, 2}) {

@@ -20,6 +20,9 @@ var _ control.Backend = (*agent)(nil)
 func (a *agent) Reload() (control.Reloaded, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.ending {
+		return control.Reloaded{}, errors.New("the agent is ending and steers no more; start it again")
+	}
 	next, err := config.Load(a.config.Path)
 	if err != nil {
 		return control.Reloaded{}, err

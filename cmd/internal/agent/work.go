@@ -109,6 +109,9 @@ func (a *agent) untilEnd(ctx context.Context, s signals) error {
 
 // finish steers no more and gives flows their time; a second signal cuts it short.
 func (a *agent) finish(ctx context.Context, s signals) error {
+	a.mu.Lock()
+	a.ending = true
+	a.mu.Unlock()
 	if err := a.Drain(); err != nil {
 		return err
 	}
