@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -168,12 +167,6 @@ func (e *Engine) legRule(l *leg, rule Rule) {
 	if err := l.sock.control(func(fd int) error { return setPacing(fd, rule.PacingBps) }); err != nil {
 		e.limited.warn("the kernel refuses a rule's pacing", "rule", rule.Name, "err", err)
 	}
-}
-
-// refusal is what a flow that cannot be carried is told.
-func refusal(r reason.Code, c wire.Class, text string) []byte {
-	m := wire.Refused{Reason: uint32(r), Class: c, Text: text}
-	return m.Append(nil)
 }
 
 // wantWindows notes the windows that rules want of legs to the peer.
