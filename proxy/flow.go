@@ -194,7 +194,7 @@ func (f *flow) wait() {
 	f.stopAsking()
 	f.mu.Unlock()
 	f.e.budget.release(grown)
-	f.e.reasons.add(reason.Code(f.encReason.Load()))
+	f.e.reasons.add(f.reason())
 	f.p.flows.Add(-1)
 	f.e.mu.Lock()
 	delete(f.e.flows, f.id)
@@ -243,7 +243,11 @@ func (f *flow) fail(code reason.Code, text string, tell bool) {
 		f.local.SetReadDeadline(past)
 		f.local.SetWriteDeadline(time.Now().Add(resetGrace))
 	}
+	l := f.leg
 	f.mu.Unlock()
+	if l != nil {
+		l.hurry() // tell, which has the last word, may itself be waiting behind a peer that takes nothing
+	}
 	if code != reason.None && !done {
 		f.e.limited.warn("a flow was reset", "peer", f.p.config().Name, "destination", f.destination, "reason", code, "cause", text)
 	}

@@ -17,6 +17,7 @@ type middle struct {
 	l      net.Listener
 	target string
 	hole   atomic.Bool  // bytes are swallowed, connections stay
+	stall  atomic.Bool  // nothing is taken for the target any more
 	passed atomic.Int64 // bytes from the target
 	limit  atomic.Int64 // cut all when passed exceeds it; 0: no limit
 
@@ -33,6 +34,7 @@ func newMiddle(t testing.TB, target string) *middle {
 	m := &middle{l: l, target: target, conns: map[*net.TCPConn]bool{}}
 	t.Cleanup(func() {
 		l.Close()
+		m.stall.Store(false)
 		m.cut(true)
 		m.wg.Wait()
 	})
@@ -73,6 +75,9 @@ func (m *middle) join(a *net.TCPConn) {
 func (m *middle) copy(dst, src *net.TCPConn, count *atomic.Int64) {
 	buf := make([]byte, 16<<10)
 	for {
+		for count == nil && m.stall.Load() {
+			time.Sleep(5 * time.Millisecond)
+		}
 		n, err := src.Read(buf)
 		for m.hole.Load() && err == nil {
 			n, err = src.Read(buf)

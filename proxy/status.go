@@ -106,10 +106,26 @@ func (e *Engine) Flows() []FlowStatus {
 	return list
 }
 
+// fairBytes is after how many bytes a flow that saves nothing is called incompressible.
+const fairBytes = 64 << 10
+
+// reason tells why the flow gains nothing. The encoder knows one direction only, and that of a download is the other end's.
+func (f *flow) reason() reason.Code {
+	if code := reason.Code(f.encReason.Load()); code != reason.None {
+		return code
+	}
+	raw := f.count.rawSent.Load() + f.count.rawReceived.Load()
+	wire := f.count.wireSent.Load() + f.count.wireReceived.Load()
+	if raw >= fairBytes && wire > raw-raw/32 {
+		return reason.Incompressible
+	}
+	return reason.None
+}
+
 func (f *flow) status() FlowStatus {
 	s := FlowStatus{
 		ID: f.id, Near: f.near, Client: f.client, Destination: f.destination, Peer: f.p.config().Name, RuleID: f.rule.ID,
-		Reason:  reason.Code(f.encReason.Load()),
+		Reason:  f.reason(),
 		RawSent: f.count.rawSent.Load(), WireSent: f.count.wireSent.Load(),
 		RawReceived: f.count.rawReceived.Load(), WireReceived: f.count.wireReceived.Load(), Start: f.start,
 	}
