@@ -83,7 +83,9 @@ type sender struct {
 	sent       int64 // raw bytes sent
 	starved    bool  // send waits for credit
 	stopSend   bool
-	endSent    bool
+	endSent    bool      // END is on its way: nothing is read any more
+	endOut     bool      // END was written: only now may this end of the leg be closed
+	endLost    bool      // END could not be written
 	resend     *wire.Ask // asked for by the peer
 	delivering bool
 }
@@ -105,6 +107,7 @@ type receiver struct {
 	answered     bool // OPENED or REFUSED came
 	opened       bool
 	endReceived  bool
+	legEnded     bool // nothing more comes from the leg
 	endDelivered bool
 }
 
@@ -260,7 +263,7 @@ func (f *flow) fail(code reason.Code, text string, tell bool) {
 // finishLocal closes the local socket cleanly once both directions have ended and all is delivered.
 func (f *flow) finishLocal() {
 	f.mu.Lock()
-	ready := f.endSent && f.endDelivered && !f.failed && !f.localDone
+	ready := f.endOut && f.endDelivered && !f.failed && !f.localDone
 	if ready {
 		f.localDone = true
 	}

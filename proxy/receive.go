@@ -172,7 +172,8 @@ func (f *flow) takeAck(m wire.Ack) {
 // the refusal said is the flow's reason.
 func (f *flow) closed(err error) {
 	f.mu.Lock()
-	clean := f.endSent && f.endReceived
+	f.legEnded = true
+	clean := f.endSent && f.endReceived && !f.endLost
 	refused := f.answered && !f.opened
 	f.mu.Unlock()
 	if !clean && !refused {
@@ -194,7 +195,7 @@ func (f *flow) deliver() {
 		f.wrote(n)
 	}
 	f.mu.Lock()
-	failed, both := f.failed, f.endSent
+	failed, both := f.failed, f.endOut
 	f.mu.Unlock()
 	if failed {
 		return

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -153,11 +154,14 @@ func (f *flow) countSent(raw, wire int) {
 	f.p.total.wireSent.Add(int64(wire))
 }
 
-// write writes frames to the leg. An error is left to the leg's reader: something that explains it may still be on its way.
-func (f *flow) write(frames []byte) {
-	if err := f.leg.write(frames); err != nil {
+// write writes frames to the leg; false if it could not. The error is left to the leg's reader: something that explains it
+// may still be on its way.
+func (f *flow) write(frames []byte) bool {
+	err := f.leg.write(frames)
+	if err != nil {
 		f.leg.expire()
 	}
+	return err == nil
 }
 
 // sendLast sends END.
@@ -167,8 +171,16 @@ func (f *flow) sendLast() {
 	m := wire.End{Total: uint64(f.sent)}
 	f.endSent = true
 	f.mu.Unlock()
-	f.write(wire.AppendFrame(nil, wire.TypeEnd, m.Append(nil)))
+	written := f.write(wire.AppendFrame(nil, wire.TypeEnd, m.Append(nil)))
 	f.sending.Unlock()
+	f.mu.Lock()
+	f.endOut, f.endLost = written, !written
+	lost := f.legEnded && !written // its end was taken for a clean one
+	f.mu.Unlock()
+	if lost {
+		f.fail(reason.LegFailed, "the leg ended before END was written", false)
+		return
+	}
 	f.finishLocal()
 	f.wake()
 }

@@ -64,7 +64,7 @@ func (f *flow) next(late bool) (act func() bool, wait bool) {
 		m := f.makeAck()
 		return func() bool { return f.say(wire.TypeAck, m.Append(nil)) }, false
 	}
-	if !news && f.endSent && f.endReceived && f.enc.Unacked() == 0 {
+	if !news && f.endOut && f.endReceived && f.enc.Unacked() == 0 {
 		return f.lastWord(nil), false
 	}
 	return nil, news
