@@ -97,7 +97,8 @@ func (f *flow) takeData(payload []byte) error {
 	f.p.total.wireReceived.Add(int64(size))
 	data, err := f.dec.Decode(payload)
 	if ask := (*dedup.AskError)(nil); errors.As(err, &ask) {
-		f.e.limited.warn("asking the peer for a block", "peer", f.p.config().Name, "retire", ask.Retire, "cause", ask.Err)
+		f.log.Debug("asking the peer for a block", "block", ask.Block, "retire", ask.Retire, "cause", ask.Err)
+		f.e.limited.warn("the history lacks what the peer refers to; it sends that again", "peer", f.p.config().Name, "cause", ask.Err)
 		f.mu.Lock()
 		f.ask = &wire.Ask{Block: ask.Block, Retire: ask.Retire}
 		f.asking = time.AfterFunc(f.e.cfg.Timeouts.Ask, func() {
