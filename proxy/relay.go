@@ -79,8 +79,9 @@ func (e *Engine) relayDirect(s *sock, orig Original, code reason.Code) {
 func (r *relay) copy(dst, src *sock, count *atomic.Int64) {
 	buf := r.e.buffers.get(relayBuffer)
 	defer r.e.buffers.put(buf)
-	for {
+	for read := int64(0); ; {
 		n, err := src.Read(buf)
+		read += int64(n)
 		if n > 0 {
 			if _, err := dst.Write(buf[:n]); err != nil {
 				r.abort()
@@ -88,7 +89,7 @@ func (r *relay) copy(dst, src *sock, count *atomic.Int64) {
 			}
 			count.Add(int64(n))
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && !src.cutOff(read) {
 			break
 		}
 		if err != nil {

@@ -116,7 +116,7 @@ func (f *flow) tryRead(fd, size int) ([]byte, error) {
 	if err != nil || n == 0 {
 		f.e.buffers.put(buf)
 		if err == nil {
-			err = io.EOF
+			err = f.endOf(fd)
 		}
 		return nil, err
 	}
@@ -125,6 +125,17 @@ func (f *flow) tryRead(fd, size int) ([]byte, error) {
 	f.sent += int64(n)
 	f.mu.Unlock()
 	return buf[:n], nil
+}
+
+// endOf tells what a read of nothing means.
+func (f *flow) endOf(fd int) error {
+	f.mu.Lock()
+	read := f.sent
+	f.mu.Unlock()
+	if cutOff(fd, read) {
+		return unix.ECONNRESET
+	}
+	return io.EOF
 }
 
 // sendBlock encodes and sends one block, and returns the size of the next read.

@@ -64,6 +64,24 @@ func rawControl(raw syscall.RawConn, f func(fd int) error) error {
 	return inner
 }
 
+// cutOff tells whether a socket that reads as ended, after so many bytes, was reset. A reset is reported once, to whichever
+// call comes first; if that is a write, a read sees a clean end. The kernel counts a FIN as a byte received, so without one
+// the count is no more than what was read. (Bytes that a sockmap redirected are not counted: a FIN with a reset behind it
+// counts as a reset there.)
+func cutOff(fd int, read int64) bool {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err == nil && info.State == unix.BPF_TCP_CLOSE && info.Bytes_received <= uint64(read)
+}
+
+// cutOff is the same for a socket that was read through its connection.
+func (s *sock) cutOff(read int64) (cut bool) {
+	_ = s.control(func(fd int) error { // fails if it is closed, and then nothing matters any more
+		cut = cutOff(fd, read)
+		return nil
+	})
+	return cut
+}
+
 // abort closes the socket with a reset: all sockets of flows have SO_LINGER {1, 0} until finish takes it away.
 func (s *sock) abort() {
 	s.SetLinger(0)
