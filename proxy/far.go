@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -53,8 +54,10 @@ func (o *opener) frame(t wire.Type, payload []byte) error {
 
 // serve dials the destination and lets the bytes flow.
 func (f *flow) serve(open wire.Open) {
+	// The wait is part of the dial's time, since the near agent gives up on a peer that does not answer.
+	deadline := time.Now().Add(f.e.cfg.Timeouts.Dial)
 	f.p.dialled.await(f.ctx, open.After)
-	s, refused := f.dial()
+	s, refused := f.dial(deadline)
 	f.p.dialled.done(open.Flow)
 	if refused == nil {
 		f.mu.Lock()
@@ -88,7 +91,7 @@ func (f *flow) serve(open wire.Open) {
 }
 
 // dial connects to the flow's destination, if the peer may reach it.
-func (f *flow) dial() (*sock, *wire.Refused) {
+func (f *flow) dial(deadline time.Time) (*sock, *wire.Refused) {
 	r, err := f.e.reachOf(f.p, f.leg)
 	if err != nil { // out of descriptors, most likely: it says nothing of the destination
 		return nil, &wire.Refused{Reason: uint32(reason.TableFull), Text: err.Error()}
@@ -96,7 +99,7 @@ func (f *flow) dial() (*sock, *wire.Refused) {
 	if err := r.check(f.destination); err != nil {
 		return nil, &wire.Refused{Reason: uint32(reason.NotAllowed), Text: err.Error()}
 	}
-	ctx, cancel := context.WithTimeout(f.e.ctx, f.e.cfg.Timeouts.Dial)
+	ctx, cancel := context.WithDeadline(f.e.ctx, deadline)
 	defer cancel()
 	stop := context.AfterFunc(f.ctx, cancel)
 	defer stop()

@@ -54,10 +54,14 @@ func (e *Engine) steer(s *sock, orig Original, id, after uint64) {
 	l, err := p.takeLeg(e.ctx, rule, f)
 	if err != nil {
 		f.drop()
-		if !errors.Is(err, errBusy) && !errors.Is(err, errDown) {
+		code := reason.PeerDown
+		switch {
+		case errors.Is(err, errBusy):
+			code = reason.TableFull
+		case !errors.Is(err, errDown):
 			p.suspect(f.start, err)
 		}
-		e.relayDirect(s, orig, reason.PeerDown)
+		e.relayDirect(s, orig, code)
 		return
 	}
 	e.carry(f, l, orig, after)

@@ -167,7 +167,7 @@ func TestIperf3(t *testing.T) {
 	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), need(t, "iperf3"), "-s", "-p", "5201"))
 	w.steered(t, func(t *testing.T, _ string, addr netip.Addr) {
 		for _, direction := range [][]string{nil, {"-R"}, {"--bidir"}} {
-			args := append([]string{"-c", addr.String(), "-p", "5201", "-n", "64M", "-P", "2", "--json"}, direction...)
+			args := append([]string{"-c", addr.String(), "-p", "5201", "-t", "2", "-P", "2", "--json"}, direction...)
 			var got struct {
 				Error string `json:"error"`
 				End   struct {
@@ -179,8 +179,8 @@ func TestIperf3(t *testing.T) {
 			if err := json.Unmarshal(output(t, w.lab.A, "iperf3", args...), &got); err != nil || got.Error != "" {
 				t.Fatalf("iperf3 %v: %v %s", direction, err, got.Error)
 			}
-			// Less than was sent: iperf3 ends a test when its sender is done, and what is still on its way is not counted.
-			if got.End.Received.Bytes < 40e6 {
+			// What is on its way when the sender stops is not counted: tens of megabytes here, with all its windows open.
+			if got.End.Received.Bytes < 10e6 {
 				t.Errorf("iperf3 %v: %.0f bytes received", direction, got.End.Received.Bytes)
 			}
 		}
