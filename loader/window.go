@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -132,18 +131,14 @@ func (l *Loader) raise(name string, need uint32) error {
 	if l.o.Ledger == nil {
 		return errors.New("there is no ledger to write the change down in")
 	}
-	path := "/proc/sys/" + strings.ReplaceAll(name, ".", "/")
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("reading it: %w", err)
-	}
-	value := strconv.FormatUint(uint64(need), 10)
-	id, err := l.o.Ledger.Record(ledger.Entry{Kind: ledger.Sysctl, Target: name, Old: strings.TrimSpace(string(old)), New: value})
+	old, err := ledger.ReadSysctl(name)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, []byte(value), 0); err != nil {
-		return errors.Join(fmt.Errorf("writing it: %w", err), l.o.Ledger.Forget(id))
+	value := strconv.FormatUint(uint64(need), 10)
+	id, err := l.o.Ledger.SetSysctl(name, value)
+	if err != nil || id == 0 { // 0: somebody has raised it just now
+		return err
 	}
 	if l.rules.buffers.raised == nil {
 		l.rules.buffers.raised = map[string][]uint64{}
@@ -154,7 +149,7 @@ func (l *Loader) raise(name string, need uint32) error {
 		})
 	}
 	l.rules.buffers.raised[name] = append(l.rules.buffers.raised[name], id)
-	l.log.Info("raised for all of the host", "sysctl", name, "old", strings.TrimSpace(string(old)), "new", value)
+	l.log.Info("raised for all of the host", "sysctl", name, "old", old, "new", value)
 	return nil
 }
 
