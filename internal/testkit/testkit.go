@@ -8,11 +8,15 @@
 package testkit
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The environment that a runner sets.
@@ -59,6 +63,40 @@ func NeedFeature(t testing.TB, name string, why error) {
 	t.Helper()
 	if why != nil {
 		t.Skipf("%s%s: %v", SkipPrefix, name, why)
+	}
+}
+
+// IPv6 says why there can be no IPv6 sockets; nil: there can.
+func IPv6() error {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening an IPv6 socket: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+// NeedIPv6 skips a test of IPv6 on a kernel that is built or booted without it.
+func NeedIPv6(t testing.TB) {
+	t.Helper()
+	NeedFeature(t, "ipv6", IPv6())
+}
+
+// NeedMPTCP skips a test of Multipath TCP on a kernel that is built without it.
+func NeedMPTCP(t testing.TB) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	NeedFeature(t, "mptcp", err)
+}
+
+// NeedTime skips a test that judges rates or durations on a machine that is too slow for it, unless its clock counts
+// instructions.
+func NeedTime(t testing.TB) {
+	t.Helper()
+	if Scale() > 1 && !Exact() {
+		NeedFeature(t, "exact-time", errors.New("this slow machine's clock is that of its host"))
 	}
 }
 
