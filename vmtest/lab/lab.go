@@ -25,6 +25,7 @@ type Options struct {
 	Seed     uint64        // of the losses: equal seeds lose the same segments of the same traffic
 	QueueBDP float64       // the drop-tail queue in rate x RTT; 0 is 1. Never below MinQueue bytes
 	NoIPv6   bool          // IPv4 only
+	NoIPv4   bool          // IPv6 only: no namespace of the lab has an IPv4 address, not even on its loopback
 	DSCP     uint8         // the code point the ground truth looks for, 0 to 63; 0 is 10 (AF11)
 
 	// CgroupParent is where the lab's cgroups are made, a path below the cgroup2 mount; empty is the mount itself.
@@ -52,6 +53,8 @@ func (o Options) check() error {
 		return fmt.Errorf("round-trip time %v is negative", o.RTT)
 	case o.QueueBDP < 0:
 		return fmt.Errorf("queue of %g BDP is negative", o.QueueBDP)
+	case o.NoIPv4 && o.NoIPv6:
+		return errors.New("a lab has IPv4 or IPv6 or both")
 	case o.DSCP > 63:
 		return fmt.Errorf("DSCP %d is above 63", o.DSCP)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ const (
 type Site struct {
 	*Namespace
 	Name         string       // "a" or "b"
-	Addr4, Addr6 netip.Addr   // on wan0; Addr6 is invalid in a lab without IPv6
+	Addr4, Addr6 netip.Addr   // on wan0; invalid in a lab without that family
 	Net4, Net6   netip.Prefix // what the other site routes here
 
 	other   *Site
@@ -45,27 +46,29 @@ func (l *Lab) newSite(name string, number byte) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Namespace: ns, Name: name, gateway: 254}
-	s.Net4, s.Net6 = sitePrefixes(number)
-	s.Addr4 = hostIn(s.Net4, 1)
+	net4, net6 := sitePrefixes(number)
+	if !l.opts.NoIPv4 {
+		s.Net4, s.Addr4 = net4, hostIn(net4, 1)
+	}
 	if !l.opts.NoIPv6 {
-		s.Addr6 = hostIn(s.Net6, 1)
-	} else {
-		s.Net6 = netip.Prefix{}
+		s.Net6, s.Addr6 = net6, hostIn(net6, 1)
 	}
 	l.sites = append(l.sites, s)
 	return s, s.onThread(s.configure)
 }
 
-// prefixes of the families the lab has.
+// Addrs are the site's addresses on wan0, IPv4 first.
+func (s *Site) Addrs() []netip.Addr {
+	return slices.DeleteFunc([]netip.Addr{s.Addr4, s.Addr6}, func(a netip.Addr) bool { return !a.IsValid() })
+}
+
+// nets are the prefixes of the families that the lab has.
 func (s *Site) nets() []netip.Prefix {
-	if !s.Net6.IsValid() {
-		return []netip.Prefix{s.Net4}
-	}
-	return []netip.Prefix{s.Net4, s.Net6}
+	return slices.DeleteFunc([]netip.Prefix{s.Net4, s.Net6}, func(p netip.Prefix) bool { return !p.IsValid() })
 }
 
 func (s *Site) configure() error {
-	if err := basics(); err != nil {
+	if err := s.lab.basics(); err != nil {
 		return err
 	}
 	tun, err := openTUN(wanDevice)
@@ -133,7 +136,7 @@ func (s *Site) AddAddress(p netip.Prefix) error {
 		}
 		return addAddress(link, p)
 	})
-	if err != nil || s.Net4.Contains(p.Addr()) || s.Net6.IsValid() && s.Net6.Contains(p.Addr()) {
+	if err != nil || s.Net4.Contains(p.Addr()) || s.Net6.Contains(p.Addr()) {
 		return err
 	}
 	return s.other.onThread(func() error { return s.other.route(p) })
@@ -161,7 +164,7 @@ func (s *Site) NewNamespace() (*Namespace, netip.Addr, error) {
 		return addressAndUp(name, near)
 	})
 	if err == nil {
-		err = n.onThread(func() error { return configureInner(near, far) })
+		err = n.onThread(func() error { return s.lab.configureInner(near, far) })
 	}
 	return n, far[0].Addr(), err
 }
@@ -170,8 +173,10 @@ func (s *Site) NewNamespace() (*Namespace, netip.Addr, error) {
 // site's routes cover them.
 func (s *Site) innerNets(n int) (near, far []netip.Prefix) {
 	low := uint16(128 + 4*(n-1))
-	near = append(near, netip.PrefixFrom(hostIn(s.Net4, low+1), 30))
-	far = append(far, netip.PrefixFrom(hostIn(s.Net4, low+2), 30))
+	if s.Net4.IsValid() {
+		near = append(near, netip.PrefixFrom(hostIn(s.Net4, low+1), 30))
+		far = append(far, netip.PrefixFrom(hostIn(s.Net4, low+2), 30))
+	}
 	if s.Net6.IsValid() {
 		near = append(near, netip.PrefixFrom(hostIn(s.Net6, low<<4+1), 124))
 		far = append(far, netip.PrefixFrom(hostIn(s.Net6, low<<4+2), 124))
@@ -189,8 +194,8 @@ func (s *Site) forward() error {
 	return sysctl("net/ipv6/conf/all/forwarding", "1")
 }
 
-func configureInner(near, far []netip.Prefix) error {
-	if err := basics(); err != nil {
+func (l *Lab) configureInner(near, far []netip.Prefix) error {
+	if err := l.basics(); err != nil {
 		return err
 	}
 	if err := addressAndUp("eth0", far); err != nil {
@@ -237,7 +242,7 @@ func (s *Site) closeDevice() {
 
 // basics is what every namespace of the lab has: loopback, addresses that are usable at once, and no memory of earlier
 // connections, which would make the second of two equal transfers start from another threshold.
-func basics() error {
+func (l *Lab) basics() error {
 	for _, s := range [][2]string{
 		{"net/ipv4/tcp_no_metrics_save", "1"},
 		{"net/ipv6/conf/all/accept_dad", "0"},
@@ -254,6 +259,23 @@ func basics() error {
 	}
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("setting lo up: %w", err)
+	}
+	if l.opts.NoIPv4 {
+		return removeIPv4(lo)
+	}
+	return nil
+}
+
+// removeIPv4 takes away the address that the kernel itself gives the loopback.
+func removeIPv4(link netlink.Link) error {
+	addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("listing IPv4 addresses of %s: %w", link.Attrs().Name, err)
+	}
+	for _, a := range addrs {
+		if err := netlink.AddrDel(link, &a); err != nil {
+			return fmt.Errorf("removing %s from %s: %w", a.IPNet, link.Attrs().Name, err)
+		}
 	}
 	return nil
 }
