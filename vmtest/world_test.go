@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
 
@@ -99,8 +100,9 @@ func newWorld(t *testing.T, s setup) *world {
 // newSites lays the sites and configures the agents without starting them.
 func newSites(t *testing.T, s setup) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: namespaces, cgroups, BPF")
+	testkit.NeedRoot(t)
+	if testkit.IPv6() != nil {
+		s.lab.NoIPv6 = true // what needs it asks for it
 	}
 	if s.lab.Rate == 0 {
 		s.lab.Rate = 400e6
@@ -141,22 +143,37 @@ func (g *agent) path(name string) string { return filepath.Join(g.dir, name) }
 
 func defaultRules(_, peer *lab.Site) string {
 	ports := fmt.Sprintf("[80, 5201, 5432, 873, 9418, %d-%d]", portEcho, portNobody)
-	return fmt.Sprintf("  - {remote: %s, ports: %s, congestion: cubic, dedup: {peer: peer}}\n  - {remote: %s, ports: %s, congestion: cubic, dedup: {peer: peer}}\n",
-		peer.Net4, ports, peer.Net6, ports)
+	rules := ""
+	for _, prefix := range []netip.Prefix{peer.Net4, peer.Net6} {
+		if prefix.IsValid() {
+			rules += fmt.Sprintf("  - {remote: %q, ports: %s, congestion: cubic, dedup: {peer: peer}}\n", prefix, ports)
+		}
+	}
+	return rules
 }
+
+// listener is where the agent at a site listens for peers: over IPv4 where the site has it.
+func listener(site *lab.Site) string { return at(site.Addrs()[0], 4820) }
 
 func (g *agent) configure(peer *agent, s setup) {
 	rules := defaultRules
 	if s.rules != nil {
 		rules = s.rules
 	}
-	allow := []string{g.site.Addr4.String() + "/32:1-65535", "[" + g.site.Addr6.String() + "/128]:1-65535"}
+	var allow []string
+	for _, a := range g.site.Addrs() {
+		host := netip.PrefixFrom(a, a.BitLen()).String()
+		if a.Is6() {
+			host = "[" + host + "]"
+		}
+		allow = append(allow, host+":1-65535")
+	}
 	if s.allow != nil {
 		allow = s.allow(g.site)
 	}
 	list, _ := json.Marshal(allow) // JSON is YAML
-	g.config = fmt.Sprintf("instance: %s\ncgroup: %s\nlisten: \"%s:4820\"\nstate_dir: %s\nrun_dir: %s\nkey: %s\npeers:\n  - {name: peer, address: \"%s:4820\", key: \"%s\", allow: %s}\nrules:\n%s",
-		g.name, g.site.CgroupPath, g.site.Addr4, g.path("state"), g.path("run"), g.path("key"), peer.site.Addr4, peer.key, list, rules(g.site, peer.site))
+	g.config = fmt.Sprintf("instance: %s\ncgroup: %s\nlisten: \"%s\"\nstate_dir: %s\nrun_dir: %s\nkey: %s\npeers:\n  - {name: peer, address: \"%s\", key: \"%s\", allow: %s}\nrules:\n%s",
+		g.name, g.site.CgroupPath, listener(g.site), g.path("state"), g.path("run"), g.path("key"), listener(peer.site), peer.key, list, rules(g.site, peer.site))
 	g.writeConfig(g.config)
 }
 
@@ -196,11 +213,11 @@ func (g *agent) start() {
 	})
 }
 
-// stop ends the agent with SIGTERM, which drains.
-func (g *agent) stop() { g.signal(os.Interrupt, 40*time.Second) }
+// stop ends the agent with SIGINT, which drains.
+func (g *agent) stop() { g.signal(os.Interrupt, testkit.Wait(40*time.Second)) }
 
 // kill ends the agent with SIGKILL.
-func (g *agent) kill() { g.signal(os.Kill, 10*time.Second) }
+func (g *agent) kill() { g.signal(os.Kill, testkit.Wait(10*time.Second)) }
 
 func (g *agent) signal(s os.Signal, limit time.Duration) {
 	g.t.Helper()
@@ -278,8 +295,10 @@ func (w *world) waitPeers() {
 	}
 }
 
+// waitFor waits for what becomes so within the limit on a machine of full speed.
 func waitFor(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
+	limit = testkit.Wait(limit)
 	for end := time.Now().Add(limit); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %v in vain: %s", limit, what)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 const envCgroup = "TL_TEST_CGROUP"
@@ -42,9 +44,7 @@ func Isolated(t *testing.T) bool {
 		}
 		return true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for a cgroup and namespaces of its own")
-	}
+	testkit.NeedRoot(t)
 	mount := Mount(t)
 	dir, err := os.MkdirTemp(mount, "tl-test-")
 	if err != nil {
@@ -56,7 +56,7 @@ func Isolated(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	defer group.Close()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+testkit.Wait(2*time.Minute).String())
 	cmd.Env = append(os.Environ(), envCgroup+"=/"+filepath.Base(dir))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
@@ -69,10 +69,23 @@ func Isolated(t *testing.T) bool {
 	if err != nil {
 		t.Errorf("in the test's own process: %v", err)
 	}
-	if bytes.Contains(out, []byte("--- SKIP")) {
-		t.Skip("skipped in the test's own process")
-	}
+	SkipAs(t, out)
 	return false
+}
+
+// SkipAs skips a test that ran in a process of its own as that process did, if it did as a whole: subtests that were
+// skipped there are in its output.
+func SkipAs(t *testing.T, out []byte) {
+	t.Helper()
+	whole := []byte("\n--- SKIP: " + t.Name() + " ")
+	if !bytes.Contains(append([]byte("\n"), out...), whole) {
+		return
+	}
+	if _, why, ok := bytes.Cut(out, []byte(testkit.SkipPrefix)); ok {
+		why, _, _ = bytes.Cut(why, []byte("\n"))
+		t.Skipf("%s%s", testkit.SkipPrefix, why)
+	}
+	t.Skip("skipped in the test's own process")
 }
 
 // Cgroup returns the test's own cgroup, below the cgroup2 mount.
@@ -90,7 +103,7 @@ func Mount(t *testing.T) string {
 			return f[1]
 		}
 	}
-	t.Skip("no cgroup2 is mounted")
+	t.Fatal("no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
 	return ""
 }
 
@@ -109,7 +122,7 @@ func SubCgroup(t *testing.T, name string) (path, dir string) {
 // removeCgroup waits until the last process is out: that takes a moment after its end.
 func removeCgroup(t *testing.T, dir string) {
 	var err error
-	for range 100 {
+	for end := time.Now().Add(testkit.Wait(2 * time.Second)); time.Now().Before(end); {
 		if err = os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
 			return
 		}

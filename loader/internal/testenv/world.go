@@ -5,12 +5,16 @@ package testenv
 import (
 	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // The addresses of a World. The router is the far side itself; behind it lie the destinations, on no link of the near side.
@@ -26,7 +30,7 @@ type World struct {
 	Near netlink.Link // the near end of the pair
 }
 
-// NewWorld creates the far namespace. Only where Isolated is true.
+// NewWorld creates the far namespace. Only where Isolated is true. Where the kernel has no IPv6, it has IPv4 alone.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	w := &World{}
@@ -59,7 +63,7 @@ func NewWorld(t *testing.T) *World {
 		}
 	})
 	check(farErr)
-	for _, gw := range []string{RouterLink4, RouterLink6} {
+	for _, gw := range possible(RouterLink4, RouterLink6) {
 		check(netlink.RouteAdd(&netlink.Route{LinkIndex: w.Near.Attrs().Index, Gw: net.ParseIP(gw)}))
 	}
 	return w
@@ -73,7 +77,7 @@ func addAddresses(link string, addrs ...string) error {
 	if err := netlink.LinkSetUp(l); err != nil {
 		return err
 	}
-	for _, a := range addrs {
+	for _, a := range possible(addrs...) {
 		addr, err := netlink.ParseAddr(a)
 		if err != nil {
 			return err
@@ -86,6 +90,14 @@ func addAddresses(link string, addrs ...string) error {
 		}
 	}
 	return nil
+}
+
+// possible leaves out IPv6 addresses where the kernel has no IPv6.
+func possible(addrs ...string) []string {
+	if testkit.IPv6() == nil {
+		return addrs
+	}
+	return slices.DeleteFunc(addrs, func(a string) bool { return strings.Contains(a, ":") })
 }
 
 // InFar runs f on a thread in the far namespace. Sockets that f opens stay there.
