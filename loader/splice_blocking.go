@@ -20,15 +20,15 @@ func checkBlockingRead(p *splicePair) error {
 			return err
 		}
 		defer unix.SetNonblock(fd, true)
-		limit := unix.NsecToTimeval(spliceTestCheck.Nanoseconds())
+		limit := unix.NsecToTimeval(p.limit().Nanoseconds())
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 			return os.NewSyscallError("setsockopt", err)
 		}
 		start := time.Now()
 		go func() {
-			time.Sleep(5 * time.Millisecond) // the reader waits by now
+			time.Sleep(p.b.bounds.settle) // the reader waits by now
 			ended <- unix.Shutdown(fd, unix.SHUT_WR)
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(p.b.bounds.settle)
 			_, _ = p.eng.Write([]byte("answer"))
 		}()
 		n, err := unix.Read(fd, make([]byte, 100))
@@ -36,7 +36,7 @@ func checkBlockingRead(p *splicePair) error {
 		switch failed := <-ended; {
 		case failed != nil:
 			return os.NewSyscallError("shutdown", failed)
-		case errors.Is(err, unix.EAGAIN) && took < spliceTestCheck:
+		case errors.Is(err, unix.EAGAIN) && took < p.limit():
 			return errors.New("a blocking read returns EAGAIN")
 		case err == nil && n != len("answer"):
 			return fmt.Errorf("%d bytes were sent, a blocking read got %d", len("answer"), n)

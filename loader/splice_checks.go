@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,7 +61,7 @@ func checkFionread(p *splicePair) error {
 	if _, err := p.eng.Write(make([]byte, 1000)); err != nil {
 		return err
 	}
-	if err := waitReadable(p.app); err != nil {
+	if err := waitReadable(p.app, p.limit()); err != nil {
 		return err
 	}
 	if err := wantFionread(p.app, 1000); err != nil {
@@ -83,11 +84,11 @@ func wantFionread(c *net.TCPConn, want int) error {
 }
 
 // waitReadable waits by poll(2), which says nothing of how much there is.
-func waitReadable(c *net.TCPConn) error {
+func waitReadable(c *net.TCPConn, limit time.Duration) error {
 	return withFD(c, func(fd int) error {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		for {
-			n, err := unix.Poll(fds, int(spliceTestCheck.Milliseconds()))
+			n, err := unix.Poll(fds, int(limit.Milliseconds()))
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}
@@ -100,17 +101,17 @@ func waitReadable(c *net.TCPConn) error {
 }
 
 // checkEpollBoth runs a check for both ends, each with the other as the writer.
-func checkEpollBoth(p *splicePair, check func(w, r *net.TCPConn) error) error {
-	if err := check(p.eng, p.app); err != nil {
+func checkEpollBoth(p *splicePair, check func(w, r *net.TCPConn, limit time.Duration) error) error {
+	if err := check(p.eng, p.app, p.limit()); err != nil {
 		return fmt.Errorf("application's end: %w", err)
 	}
-	if err := check(p.app, p.eng); err != nil {
+	if err := check(p.app, p.eng, p.limit()); err != nil {
 		return fmt.Errorf("engine's end: %w", err)
 	}
 	return nil
 }
 
-func checkEpollLevel(w, r *net.TCPConn) error {
+func checkEpollLevel(w, r *net.TCPConn, limit time.Duration) error {
 	ep, err := newEpoll(r, unix.EPOLLIN)
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func checkEpollLevel(w, r *net.TCPConn) error {
 		if err := s.do(); err != nil {
 			return err
 		}
-		if err := wantEpoll(ep, s.ready); err != nil {
+		if err := wantEpoll(ep, s.ready, limit); err != nil {
 			return fmt.Errorf("%w after %s", err, s.what)
 		}
 	}
@@ -140,7 +141,7 @@ func checkEpollLevel(w, r *net.TCPConn) error {
 }
 
 // checkEpollEdge: every arrival wakes a reader that watches for changes only, also when it has left bytes unread.
-func checkEpollEdge(w, r *net.TCPConn) error {
+func checkEpollEdge(w, r *net.TCPConn, limit time.Duration) error {
 	ep, err := newEpoll(r, unix.EPOLLIN|unix.EPOLLET)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func checkEpollEdge(w, r *net.TCPConn) error {
 		if _, err := w.Write(make([]byte, 100)); err != nil {
 			return err
 		}
-		if err := wantEpoll(ep, true); err != nil {
+		if err := wantEpoll(ep, true, limit); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(r, make([]byte, read)); err != nil {
@@ -178,10 +179,10 @@ func newEpoll(c *net.TCPConn, events uint32) (int, error) {
 }
 
 // wantEpoll waits for an event where there must be one, and looks once where there must be none.
-func wantEpoll(ep int, ready bool) error {
+func wantEpoll(ep int, ready bool, limit time.Duration) error {
 	timeout := 0
 	if ready {
-		timeout = int(spliceTestCheck.Milliseconds())
+		timeout = int(limit.Milliseconds())
 	}
 	events := make([]unix.EpollEvent, 1)
 	for {
@@ -211,7 +212,7 @@ func checkSpliceCall(p *splicePair) error {
 	if _, err := p.eng.Write(make([]byte, 1000)); err != nil {
 		return err
 	}
-	if err := waitReadable(p.app); err != nil {
+	if err := waitReadable(p.app, p.limit()); err != nil {
 		return err
 	}
 	return withFD(p.app, func(fd int) error {

@@ -19,12 +19,6 @@ import (
 	"github.com/trunkline/trunkline/bpf"
 )
 
-// Bounds of the self-test, so that a kernel on which a wake-up is lost holds nobody up.
-const (
-	spliceTestTotal = 1800 * time.Millisecond
-	spliceTestCheck = 900 * time.Millisecond
-)
-
 // SpliceFailure is one check of the self-test that this kernel does not pass.
 type SpliceFailure struct {
 	Check string // the check's name
@@ -75,13 +69,14 @@ func onlyOutOfTime(err error) bool {
 // serves later but with maps of its own, and leaves nothing. Versions would tell nothing: the faults were introduced
 // and mended in stable releases.
 func testSplice(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, spliceTestTotal)
-	defer cancel()
 	b, err := newSpliceBench()
 	if err != nil {
 		return &SpliceTestError{[]SpliceFailure{{"setup", err}}}
 	}
 	defer b.close()
+	b.measure()
+	ctx, cancel := context.WithTimeout(ctx, b.bounds.total)
+	defer cancel()
 	var failures []SpliceFailure
 	for _, c := range spliceChecks {
 		if err := b.check(ctx, c); err != nil {
@@ -99,6 +94,7 @@ type spliceBench struct {
 	coll      *ebpf.Collection
 	detach    func() error
 	pairs     atomic.Uint64
+	bounds    spliceBounds
 	listeners []net.Listener // one for each family that loopback has
 }
 
@@ -119,7 +115,7 @@ func newSpliceBench() (*spliceBench, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the verdict: %w", err)
 	}
-	b := &spliceBench{coll: coll}
+	b := &spliceBench{coll: coll, bounds: spliceLeast}
 	b.detach, err = attachVerdict(coll.Programs["tl_verdict"], coll.Maps["tl_apps"])
 	if err != nil {
 		coll.Close()
@@ -134,7 +130,7 @@ func newSpliceBench() (*spliceBench, error) {
 
 // listen opens a plain TCP listener (Go's default is MPTCP, which no sockmap takes) on every loopback address there is.
 func (b *spliceBench) listen() error {
-	var lc net.ListenConfig
+	lc := net.ListenConfig{KeepAlive: -1} // nothing is to come by itself
 	lc.SetMultipathTCP(false)
 	var errs []error
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
@@ -165,7 +161,7 @@ func (b *spliceBench) check(ctx context.Context, c spliceCheck) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("not run: %w", err)
 		}
-		p, err := b.pair(ln, spliceDeadline(ctx))
+		p, err := b.pair(ln, b.deadline(ctx))
 		if err == nil {
 			err = c.run(p)
 			p.close()
@@ -177,8 +173,9 @@ func (b *spliceBench) check(ctx context.Context, c spliceCheck) error {
 	return nil
 }
 
-func spliceDeadline(ctx context.Context) time.Time {
-	t := time.Now().Add(spliceTestCheck)
+// deadline is that of a check which starts now.
+func (b *spliceBench) deadline(ctx context.Context) time.Time {
+	t := time.Now().Add(b.bounds.check)
 	if end, ok := ctx.Deadline(); ok && end.Before(t) {
 		return end
 	}
@@ -200,7 +197,7 @@ func (b *spliceBench) pair(ln net.Listener, deadline time.Time) (*splicePair, er
 
 // connect makes a plain connection, over by the deadline.
 func (b *spliceBench) connect(ln net.Listener, deadline time.Time) (*splicePair, error) {
-	d := net.Dialer{Deadline: deadline}
+	d := net.Dialer{Deadline: deadline, KeepAlive: -1}
 	d.SetMultipathTCP(false)
 	app, err := d.Dial("tcp", ln.Addr().String())
 	if err != nil {
