@@ -13,9 +13,7 @@ type known struct {
 // features are the rows of the matrix in their order. A feature that is not here cannot be expected, so a new one has its
 // line here first.
 var features = []known{
-	{"steering-ipv4", true, "connections of IPv4 sockets are not steered",
-		"a kernel with CONFIG_CGROUP_BPF; one that has MPTCP also needs BTF, since MPTCP sockets must not be steered and without " +
-			"types the hook cannot tell them"},
+	{"steering-ipv4", true, "connections of IPv4 sockets are not steered", "a kernel with CONFIG_CGROUP_BPF"},
 	{"steering-ipv6", true, "connections of IPv6 sockets are not steered", "as steering-ipv4; a kernel without IPv6 has no such sockets"},
 	{"rules", true, "no congestion control, pacing or window by rule", "a kernel with CONFIG_CGROUP_BPF"},
 	{"telemetry", true, "no figures of flows", "a kernel with CONFIG_CGROUP_BPF"},
@@ -23,7 +21,8 @@ var features = []known{
 	{"marks", true, "retransmissions are not marked", "a kernel with tcx (Linux 6.6, CONFIG_NET_XGRESS) or clsact (CONFIG_NET_SCH_INGRESS, " +
 		"CONFIG_NET_CLS_BPF)"},
 	{"splice", true, "first bytes go through the loopback TCP stack",
-		"a kernel with BTF (CONFIG_DEBUG_INFO_BTF) and CONFIG_BPF_STREAM_PARSER whose sockmap passes the self-test at start"},
+		"a kernel with BTF (CONFIG_DEBUG_INFO_BTF) and CONFIG_BPF_STREAM_PARSER whose sockmap passes the self-test at start: on " +
+			"6.12 and 6.18 FIONREAD reads 0, on 6.18 blocking reads also return EAGAIN"},
 	{"pins", true, "maps are not pinned; `bpftool map dump name` serves", "a bpffs mounted at /sys/fs/bpf"},
 	{"struct-ops", true, "no congestion control of trunkline's own; the kernel's modules serve",
 		"a kernel with BTF (CONFIG_DEBUG_INFO_BTF) and CONFIG_BPF_JIT"},
@@ -43,12 +42,17 @@ var features = []known{
 // limit is a limitation that no feature stands for.
 type limit struct {
 	what, liftedBy string
-	before         string // printed while the matrix has a kernel older than this; "": always
+	before         string // printed while the matrix has a kernel older than this, with the names of those; "": always
+	where          string // what is printed for their names
 }
 
 var limits = []limit{
-	{"the first window of a connection is at most 64 KB on sockets of others", "Linux 6.12 (seen there; not looked for between)", "6.12"},
-	{"windows above `net.core.rmem_max` in a network namespace", "raising it in the initial one: `sysctl -w net.core.rmem_max=N`", ""},
+	{what: "the first window of a connection is at most 64 KB on sockets of others", before: "6.12",
+		liftedBy: "Linux 6.12 (seen there; not looked for between)"},
+	{what: "no steering on a kernel that has MPTCP but no BTF", where: "none of these",
+		liftedBy: "a kernel with BTF: without types the hook cannot tell MPTCP sockets, which must not be steered"},
+	{what: "no windows above `net.core.rmem_max` in a network namespace", where: "all",
+		liftedBy: "raising it in the initial one: `sysctl -w net.core.rmem_max=N`"},
 }
 
 // featureOf finds a feature by its name.

@@ -101,7 +101,8 @@ func (m *Matrix) JSON(w io.Writer) error {
 
 // group is a part of the table.
 type group struct {
-	title string // "": the rows need none
+	title string
+	good  string // what a cell shows where all is well and there is nothing to count
 	rows  []string
 	cells func(*Column) []Cell
 }
@@ -109,10 +110,10 @@ type group struct {
 // groups orders the rows of some columns: features as they are listed in features.go, suites by name, runs as they stand
 // in vmtest/expect.yaml.
 func groups(columns []Column, e *Expect) []group {
-	product := group{title: "trunkline", cells: func(c *Column) []Cell { return c.Features }}
-	kernel := group{title: "kernel", cells: product.cells}
-	suites := group{title: "tests", cells: func(c *Column) []Cell { return c.Suites }}
-	runs := group{title: "runs", cells: func(c *Column) []Cell { return c.Runs }}
+	product := group{title: "trunkline", good: "on", cells: func(c *Column) []Cell { return c.Features }}
+	kernel := group{title: "kernel", good: "on", cells: product.cells}
+	suites := group{title: "tests", good: "0", cells: func(c *Column) []Cell { return c.Suites }}
+	runs := group{title: "runs", good: "ok", cells: func(c *Column) []Cell { return c.Runs }}
 
 	seen := rowsOf(columns, product.cells)
 	for _, f := range features {

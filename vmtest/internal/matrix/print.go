@@ -41,7 +41,7 @@ func (m *Matrix) Print(w io.Writer, colour bool) {
 	case len(red) == 0:
 		fmt.Fprintf(out, "no failing cell on %s\n", count(len(m.Columns), "kernel"))
 	default:
-		fmt.Fprintf(out, "%s: %s\n", count(len(red), "failing cell"), p.wrapped(strings.Join(red, ", "), 4))
+		fmt.Fprintln(out, p.wrapped(count(len(red), "failing cell")+": "+strings.Join(red, "; "), 4))
 	}
 }
 
@@ -76,7 +76,7 @@ func widthOf(gs []group, c *Column) int {
 	width := max(len(c.Kernel), len(c.Judged))
 	for _, g := range gs {
 		for _, row := range g.rows {
-			width = max(width, len(text(g.cells(c), row)))
+			width = max(width, len(g.text(c, row)))
 		}
 	}
 	return min(width, cellWidth)
@@ -103,27 +103,22 @@ func (p *printer) table(gs []group, columns []Column) {
 		fmt.Fprintln(p.out, g.title)
 		for _, row := range g.rows {
 			line(" "+ascii(row), func(c *Column) (string, string) {
-				cell, ok := cellOf(g.cells(c), row)
-				if !ok {
-					return "-", ""
-				}
-				return text(g.cells(c), row), colourOf(cell.State)
+				cell, _ := cellOf(g.cells(c), row)
+				return g.text(c, row), colourOf(cell.State)
 			})
 		}
 	}
 	fmt.Fprintln(p.out)
 }
 
-// text is what a cell shows. Red ones are in capitals, for those who see no colours.
-func text(cells []Cell, row string) string {
-	cell, ok := cellOf(cells, row)
+// text is what a row shows for a kernel.
+func (g group) text(c *Column, row string) string {
+	cell, ok := cellOf(g.cells(c), row)
 	switch {
 	case !ok:
 		return "-"
-	case cell.State == Failed && cell.Failed > 0:
-		return fmt.Sprintf("%d FAILED", cell.Failed)
 	case cell.State.red():
-		return strings.ToUpper(string(cell.State))
+		return cell.alarm()
 	case cell.State == Unknown:
 		return "?"
 	case cell.State == Off:
@@ -131,7 +126,15 @@ func text(cells []Cell, row string) string {
 	case cell.Passed+cell.Skipped > 0:
 		return tests(cell, " +%d skipped")
 	}
-	return "ok"
+	return g.good
+}
+
+// alarm is what a red cell shows: capitals, for those who see no colours.
+func (c Cell) alarm() string {
+	if c.Failed > 0 {
+		return fmt.Sprintf("%d FAILED", c.Failed)
+	}
+	return strings.ToUpper(string(c.State))
 }
 
 // tests tells how many passed, and how many were skipped if any were.

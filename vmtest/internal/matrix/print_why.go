@@ -17,7 +17,7 @@ func (p *printer) reasons(c *Column) {
 		if !cell.State.red() {
 			continue
 		}
-		title := fmt.Sprintf("%s: %s %s", c.Kernel, cell.Row, text([]Cell{cell}, cell.Row))
+		title := fmt.Sprintf("%s: %s %s", c.Kernel, cell.Row, cell.alarm())
 		fmt.Fprintf(p.out, "\n%s\n", p.paint(red, startOf(ascii(title), tableWidth)))
 		for _, r := range cell.Reasons {
 			p.reason(r)
