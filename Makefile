@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X github.com/trunkline/trunkline/cmd/internal/cli.Version=$(VERSION)
 
-.PHONY: build generate demo test bench vmtest clean deps
+.PHONY: build generate demo test bench vmtest vmbench vmtest-deps clean deps
 
 build: ## one static binary at bin/trunkline
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/trunkline ./cmd/trunkline
@@ -20,8 +20,17 @@ test: build ## everything, on this kernel, in namespaces and cgroups of its own 
 bench: ## the codec's speed and ratio
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./proxy/dedup/...
 
-vmtest: ## the same tests in virtual machines, one per kernel
-	@echo "vmtest: no kernels are set up for this tree yet; 'make test' runs the integration tests on the running kernel" >&2; exit 2
+vmtest: build ## the same tests in virtual machines, one per kernel; KERNEL=6.12 or KERNEL=/path/to/bzImage for one (root)
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmtest ./vmtest/run
+	bin/vmtest $(if $(KERNEL),--kernel $(KERNEL),--doc) $(ARGS)
+
+vmbench: build ## a bench in a virtual machine under exact time: BENCH="overhead --quick" OUT=DIR [KERNEL=6.12] (root)
+	@test -n "$(BENCH)" && test -n "$(OUT)" || { echo 'vmbench: say which bench and where to: make vmbench BENCH="overhead --quick" OUT=DIR' >&2; exit 2; }
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmtest ./vmtest/run
+	bin/vmtest bench $(if $(KERNEL),--kernel $(KERNEL)) --out $(OUT) -- $(BENCH)
+
+vmtest-deps: ## what virtual machines need, on Debian and Ubuntu
+	sh packaging/vmtest-deps.sh
 
 deps: ## what generating and testing need beyond Go, on Debian and Ubuntu
 	sh packaging/deps.sh

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machine runs a plan in a virtual machine: under plain QEMU, or under virtme-ng.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/trunkline/trunkline/vmtest/internal/kernel"
+	"github.com/trunkline/trunkline/vmtest/internal/plan"
+)
+
+// Spec is one boot.
+type Spec struct {
+	Kernel *kernel.Kernel
+	Share  string    // directory of the host that the guest writes to
+	Guest  string    // the static program that runs the plan in the guest
+	Plan   plan.Plan // Root is set by the runner
+	Exact  bool      // the guest's clock counts instructions: exact time, one processor
+	KVM    bool      // the processor's own virtualisation; see HaveKVM
+	Append string    // words for the kernel's command line
+	Memory string    // as QEMU reads it; "" is 2G
+	Limit  time.Duration
+}
+
+// ErrDied is when a guest did not come to its end.
+var ErrDied = errors.New("the guest did not come to its end")
+
+// ConsoleLog is where a boot's kernel log lies.
+func (s *Spec) ConsoleLog() string { return filepath.Join(s.Share, "console.log") }
+
+// start writes the plan where the guest finds it.
+func (s *Spec) start() error {
+	if err := os.MkdirAll(s.Share, 0o755); err != nil {
+		return fmt.Errorf("sharing with the guest: %w", err)
+	}
+	if err := os.Remove(filepath.Join(s.Share, plan.Answer)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("sharing with the guest: %w", err)
+	}
+	return plan.Write(s.Share, plan.File, s.Plan)
+}
+
+// finish reads the guest's answer. ended is how the machine's process ended.
+func (s *Spec) finish(ctx context.Context, ended error) (*plan.Report, error) {
+	var r plan.Report
+	err := plan.Read(s.Share, plan.Answer, &r)
+	switch {
+	case err == nil:
+		return &r, nil
+	case context.Cause(ctx) != nil:
+		return nil, fmt.Errorf("%w: %w (its log: %s)", ErrDied, context.Cause(ctx), s.ConsoleLog())
+	case ended != nil:
+		return nil, fmt.Errorf("%w: %w (its log: %s)", ErrDied, ended, s.ConsoleLog())
+	}
+	return nil, fmt.Errorf("%w (its log: %s)", ErrDied, s.ConsoleLog())
+}
+
+// runProcess runs a program until it ends or ctx does, and leaves nothing of it behind, even if this process is killed.
+func runProcess(ctx context.Context, console io.Writer, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the signal at the parent's death is one of the thread that started the child
+		ended <- cmd.Run()
+	}()
+	err := <-ended
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(args[0]), err)
+	}
+	return nil
+}
+
+// Tail returns the last lines of a log.
+func Tail(path string, lines int) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
