@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 )
 
@@ -48,5 +49,55 @@ func Refresh(ctx context.Context, name, cache string, progress io.Writer) (*Kern
 }
 
 func get(ctx context.Context, name, cache string, progress io.Writer, refresh bool) (*Kernel, error) {
-	return nil, fmt.Errorf("getting %s: not there yet", strings.TrimSpace(name))
+	if cache == "" {
+		cache = CacheDir()
+	}
+	cache, err := filepath.Abs(cache)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(name, "/") {
+		return own(name, cache)
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	s, l := store{cache}, newLog(progress, name)
+	if k := s.current(name); k != nil && !refresh {
+		return k, nil
+	}
+	unlock, err := lockFile(ctx, filepath.Join(cache, "locks", name), l)
+	if err != nil {
+		return nil, fmt.Errorf("fetching %s: %w", name, err)
+	}
+	defer unlock()
+	cached := s.current(name) // another run may have fetched it meanwhile
+	if cached != nil && !refresh {
+		return cached, nil
+	}
+	k, err := s.fetch(ctx, name, l)
+	if err == nil {
+		return k, nil
+	}
+	if cached != nil && ctx.Err() == nil {
+		l.say("using %s from the cache: %v", cached.Release, err)
+		return cached, nil
+	}
+	return nil, fmt.Errorf("fetching %s: %w; kernels are kept in %s, which %s sets", name, err, cache, CacheVar)
+}
+
+// current returns what the cache has for a name, or nil.
+func (s store) current(name string) *Kernel {
+	k, r := s.load(name)
+	if name == NoBTF && r != nil && r.Recipe != recipe() {
+		return nil // built by an older configuration
+	}
+	return k
+}
+
+func (s store) fetch(ctx context.Context, name string, l log) (*Kernel, error) {
+	if name == NoBTF {
+		return s.build(ctx, l)
+	}
+	return s.debian(ctx, name, l)
 }
