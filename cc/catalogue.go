@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cc brings congestion controls to kernels that ship few: each is a struct_ops program below algorithm/, listed in
+// the catalogue, and registered in the kernel under its name while someone needs it. The package knows nothing of rules.
+package cc
+
+import (
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/trunkline/trunkline/cc/algorithm"
+)
+
+// Reaction says what makes an algorithm slow down.
+type Reaction string
+
+// The reactions.
+const (
+	Loss         Reaction = "loss"
+	Delay        Reaction = "delay"
+	LossAndDelay Reaction = "loss, delay"
+)
+
+// Algorithm is a congestion control that trunkline brings along.
+type Algorithm struct {
+	Name   string // in the kernel, and in rules
+	Reacts Reaction
+	Source string // the paper or RFC
+	load   func() (*ebpf.CollectionSpec, error)
+}
+
+var catalogue = []Algorithm{
+	{"tl_reno", Loss, "RFC 5681", algorithm.LoadReno},
+}
+
+// Catalogue returns the algorithms that trunkline brings along, in the order of the catalogue.
+func Catalogue() []Algorithm { return slices.Clone(catalogue) }
+
+// Lookup finds an algorithm of the catalogue by name.
+func Lookup(name string) (Algorithm, bool) {
+	i := slices.IndexFunc(catalogue, func(a Algorithm) bool { return a.Name == name })
+	if i < 0 {
+		return Algorithm{}, false
+	}
+	return catalogue[i], true
+}
