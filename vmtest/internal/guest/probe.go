@@ -30,8 +30,8 @@ func kernelFeatures() []matrix.Feature {
 		{"clsact", func() error { return haveQdisc("clsact", netlink.HANDLE_CLSACT) }},
 		{"netem", func() error { return haveQdisc("netem", netlink.HANDLE_ROOT) }},
 		{"htb", func() error { return haveQdisc("htb", netlink.HANDLE_ROOT) }},
-		{"red", func() error { return haveOptionQdisc("red") }},
-		{"gred", func() error { return haveOptionQdisc("gred") }},
+		{"red", func() error { return haveQdisc("red", netlink.HANDLE_ROOT) }},
+		{"gred", func() error { return haveQdisc("gred", netlink.HANDLE_ROOT) }},
 		{"exact-time", haveExactTime},
 	}
 	var features []matrix.Feature
@@ -65,19 +65,14 @@ func haveExactTime() error {
 	return nil
 }
 
-// haveQdisc puts a discipline that needs no options on the loopback of a namespace of its own.
+// haveQdisc puts a discipline on the loopback of a namespace of its own. One that wants parameters says so, and is there.
 func haveQdisc(kind string, parent uint32) error {
-	return inOwnNamespace(func(lo netlink.Link) error {
+	err := inOwnNamespace(func(lo netlink.Link) error {
 		return netlink.QdiscAdd(&netlink.GenericQdisc{QdiscType: kind,
 			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: lo.Attrs().Index, Parent: parent}})
 	})
-}
-
-// haveOptionQdisc asks for one that cannot be without options: what it says without them tells whether it is there.
-func haveOptionQdisc(kind string) error {
-	err := haveQdisc(kind, netlink.HANDLE_ROOT)
 	if errors.Is(err, unix.EINVAL) {
-		return nil // it is there, and wants its parameters
+		return nil
 	}
 	return err
 }
