@@ -22,12 +22,18 @@ const (
 func (m *Matrix) Print(w io.Writer, colour bool) {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
-	p := printer{out: out, colour: colour}
+	p := printer{out: out, colour: colour, skipped: " +%d skipped"}
 	gs := groups(m.Columns, m.expect)
+	if p.fitting(gs, m.Columns) < len(m.Columns) {
+		p.skipped = " +%d"
+	}
 	for rest := m.Columns; len(rest) > 0; {
 		n := p.fitting(gs, rest)
 		p.table(gs, rest[:n])
 		rest = rest[n:]
+	}
+	if p.skipped == " +%d" {
+		fmt.Fprintln(out, "tests: N passed, or N +M where M more were skipped for features that are off")
 	}
 	for i := range m.Columns {
 		p.about(&m.Columns[i])
@@ -46,15 +52,16 @@ func (m *Matrix) Print(w io.Writer, colour bool) {
 }
 
 type printer struct {
-	out    *bufio.Writer
-	colour bool
+	out     *bufio.Writer
+	colour  bool
+	skipped string // how skipped tests are told behind those that passed; short where there are many kernels
 }
 
 // fitting is how many columns fit beside each other, at least one.
 func (p *printer) fitting(gs []group, columns []Column) int {
 	width := labelOf(gs)
 	for i := range columns {
-		width += columnGap + widthOf(gs, &columns[i])
+		width += columnGap + p.widthOf(gs, &columns[i])
 		if width > tableWidth && i > 0 {
 			return i
 		}
@@ -72,11 +79,11 @@ func labelOf(gs []group) int {
 	return min(width, labelWidth)
 }
 
-func widthOf(gs []group, c *Column) int {
+func (p *printer) widthOf(gs []group, c *Column) int {
 	width := max(len(c.Kernel), len(c.Judged))
 	for _, g := range gs {
 		for _, row := range g.rows {
-			width = max(width, len(g.text(c, row)))
+			width = max(width, len(g.text(c, row, p.skipped)))
 		}
 	}
 	return min(width, cellWidth)
@@ -89,10 +96,10 @@ func (p *printer) table(gs []group, columns []Column) {
 	label := labelOf(gs)
 	line := func(name string, f func(*Column) (text, colour string)) {
 		var b strings.Builder
-		b.WriteString(pad(endOf(name, label), label))
+		b.WriteString(pad(name, label))
 		for i := range columns {
 			s, colour := f(&columns[i])
-			s = pad(startOf(s, cellWidth), widthOf(gs, &columns[i]))
+			s = pad(startOf(s, cellWidth), p.widthOf(gs, &columns[i]))
 			b.WriteString(strings.Repeat(" ", columnGap) + p.paint(colour, s))
 		}
 		fmt.Fprintln(p.out, strings.TrimRight(b.String(), " "))
@@ -102,9 +109,9 @@ func (p *printer) table(gs []group, columns []Column) {
 	for _, g := range gs {
 		fmt.Fprintln(p.out, g.title)
 		for _, row := range g.rows {
-			line(" "+ascii(row), func(c *Column) (string, string) {
+			line(" "+endOf(ascii(row), label-1), func(c *Column) (string, string) {
 				cell, _ := cellOf(g.cells(c), row)
-				return g.text(c, row), colourOf(cell.State)
+				return g.text(c, row, p.skipped), colourOf(cell.State)
 			})
 		}
 	}
@@ -112,7 +119,7 @@ func (p *printer) table(gs []group, columns []Column) {
 }
 
 // text is what a row shows for a kernel.
-func (g group) text(c *Column, row string) string {
+func (g group) text(c *Column, row, skipped string) string {
 	cell, ok := cellOf(g.cells(c), row)
 	switch {
 	case !ok:
@@ -124,7 +131,7 @@ func (g group) text(c *Column, row string) string {
 	case cell.State == Off:
 		return "off"
 	case cell.Passed+cell.Skipped > 0:
-		return tests(cell, " +%d skipped")
+		return tests(cell, skipped)
 	}
 	return g.good
 }
