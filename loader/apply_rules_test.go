@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/ledger"
 	"github.com/trunkline/trunkline/loader/policy"
 )
@@ -23,9 +24,7 @@ import (
 // mapsOnly is a loader with its maps and nothing attached.
 func mapsOnly(t *testing.T) *Loader {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	testkit.NeedRoot(t)
 	led, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +85,7 @@ func TestReloadLeavesNoGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked := 0
-	for round := range uint32(40) {
+	for round := range uint32(testkit.Count(40, 10)) {
 		next := covering(r, 1000+(round+1)*100)
 		before, _ := policy.Build(old)
 		after, _ := policy.Build(next)
@@ -149,7 +148,7 @@ func TestExcludesAreResolved(t *testing.T) {
 	l := mapsOnly(t)
 	root, err := cgroup2Mount("/proc/self/mountinfo")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	name := "tl-test-" + strconv.Itoa(os.Getpid())
 	rule := policy.Rule{ID: 7, Name: "x", Remote: netip.MustParsePrefix("10.0.0.0/8"), ExcludeUsers: []string{"root", "4242"}, ExcludeCgroups: []string{name}}
@@ -194,7 +193,7 @@ func readMax(t *testing.T, name string) uint64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if err != nil {
@@ -214,9 +213,7 @@ func TestBufferMaximaAreRaisedWhileNeeded(t *testing.T) {
 		if err := l.Apply(rules, nil); err != nil {
 			t.Fatal(err)
 		}
-		if !l.has("window") {
-			t.Skip(l.Features())
-		}
+		need(t, l, "window")
 		if r, s := readMax(t, rmemMax), readMax(t, wmemMax); r != wantRcv || s != snd {
 			t.Fatalf("%s is %d, want %d; %s is %d, want %d", rmemMax, r, wantRcv, wmemMax, s, snd)
 		}

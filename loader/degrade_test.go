@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/ledger"
 )
@@ -50,6 +52,14 @@ func feature(t *testing.T, l *Loader, name string) Feature {
 	return Feature{}
 }
 
+// need skips a test of a feature that is off on this kernel.
+func need(t *testing.T, l *Loader, name string) {
+	t.Helper()
+	if f := feature(t, l, name); !f.On {
+		testkit.NeedFeature(t, name, errors.New(f.Detail))
+	}
+}
+
 // Someone else's program forbids ours on one hook: that hook is off, with a remedy, the others are on, and nobody's
 // program is detached.
 func TestDegradesBesideAnExclusiveProgram(t *testing.T) {
@@ -67,7 +77,7 @@ func TestDegradesBesideAnExclusiveProgram(t *testing.T) {
 	if f.On || f.Detail == "" || !strings.Contains(f.Remedy, "bpftool cgroup tree") {
 		t.Errorf("%+v", f)
 	}
-	if f := feature(t, l, "steering-ipv6"); !f.On {
+	if f := feature(t, l, "steering-ipv6"); !f.On && testkit.IPv6() == nil {
 		t.Errorf("%+v", f)
 	}
 	for _, at := range []ebpf.AttachType{ebpf.AttachCgroupInet4GetPeername, ebpf.AttachCgroupInet4GetSockname} {
@@ -103,9 +113,10 @@ func TestLoadsWithoutIPv6(t *testing.T) {
 	if !testenv.Isolated(t) {
 		return
 	}
+	none := testkit.IPv6() // then there is nothing to switch off, and no such sysctl
 	for _, which := range []string{"all", "default", "lo"} {
-		if err := ledger.WriteSysctl("net.ipv6.conf."+which+".disable_ipv6", "1"); err != nil {
-			t.Skip(err)
+		if err := ledger.WriteSysctl("net.ipv6.conf."+which+".disable_ipv6", "1"); err != nil && none == nil {
+			t.Fatal(err)
 		}
 	}
 	l, err := Load(t.Context(), Options{Cgroup: testenv.Cgroup(), BPFFS: t.TempDir()})
@@ -115,5 +126,10 @@ func TestLoadsWithoutIPv6(t *testing.T) {
 	defer l.Close()
 	if f := feature(t, l, "steering-ipv4"); !f.On {
 		t.Errorf("%+v", f)
+	}
+	// IPv6 sockets that connect to IPv4 are steered wherever there are any.
+	f := feature(t, l, "steering-ipv6")
+	if f.On != (none == nil) || !f.On && (!strings.Contains(f.Detail, "no IPv6") || !strings.Contains(f.Remedy, "ipv6.disable=1")) {
+		t.Errorf("%+v, without IPv6 sockets: %v", f, none)
 	}
 }

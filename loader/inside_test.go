@@ -5,19 +5,22 @@ package loader
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/internal/testkit"
+	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/ledger"
 	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/vmtest/lab"
@@ -36,20 +39,37 @@ const (
 
 // site is what the inner test knows of the lab.
 type site struct {
-	a4, a6, b4, b6 netip.Addr
-	cgroup         string
+	A4, A6, B4, B6 netip.Addr // IPv6 is invalid where the kernel has none
+	Cgroup         string
+}
+
+// dests are the addresses of site B.
+func (s site) dests() []netip.Addr {
+	if !s.B6.IsValid() {
+		return []netip.Addr{s.B4}
+	}
+	return []netip.Addr{s.B4, s.B6}
+}
+
+// within gives IPv6 rules only where there is IPv6.
+func (s site) within(rules ...policy.Rule) []policy.Rule {
+	return slices.DeleteFunc(rules, func(r policy.Rule) bool { return !r.Remote.IsValid() })
 }
 
 // inside runs body at site A and, when it has passed, after outside.
 func inside(t *testing.T, o lab.Options, body func(t *testing.T, s site), after func(t *testing.T, l *lab.Lab)) {
 	t.Helper()
 	if v := os.Getenv(insideEnv); v != "" {
-		f := strings.Split(v, " ")
-		body(t, site{netip.MustParseAddr(f[0]), netip.MustParseAddr(f[1]), netip.MustParseAddr(f[2]), netip.MustParseAddr(f[3]), f[4]})
+		var s site
+		if err := json.Unmarshal([]byte(v), &s); err != nil {
+			t.Fatal(err)
+		}
+		body(t, s)
 		return
 	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
+	testkit.NeedRoot(t)
+	if testkit.IPv6() != nil {
+		o.NoIPv6 = true // a body that needs it asks for it
 	}
 	l, err := lab.New(o)
 	if err != nil {
@@ -60,21 +80,23 @@ func inside(t *testing.T, o lab.Options, body func(t *testing.T, s site), after 
 			t.Error(err)
 		}
 	})
-	for _, a := range []netip.Addr{l.B.Addr4, l.B.Addr6} {
+	for _, a := range l.B.Addrs() {
 		serveSite(t, l, a)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Wait(2*time.Minute))
 	defer cancel()
 	cmd := l.A.Command(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), insideEnv+"="+fmt.Sprintf("%s %s %s %s %s", l.A.Addr4, l.A.Addr6, l.B.Addr4, l.B.Addr6, l.A.CgroupPath))
-	out, err := l.A.Output(cmd)
-	switch {
-	case err != nil:
-		t.Fatalf("at site A: %v\n%s", err, out)
-	case strings.Contains(string(out), "--- SKIP"):
-		t.Skipf("at site A:\n%s", out)
+	known, err := json.Marshal(site{l.A.Addr4, l.A.Addr6, l.B.Addr4, l.B.Addr6, l.A.CgroupPath})
+	if err != nil {
+		t.Fatal(err)
 	}
+	cmd.Env = append(os.Environ(), insideEnv+"="+string(known))
+	out, err := l.A.Output(cmd)
 	t.Logf("at site A:\n%s", out)
+	if err != nil {
+		t.Fatalf("at site A: %v", err)
+	}
+	testenv.SkipAs(t, out)
 	if after != nil {
 		after(t, l)
 	}
@@ -133,7 +155,7 @@ func loadAt(t *testing.T, s site, rules ...policy.Rule) *Loader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.cgroup, Ledger: led, Rules: rules,
+	l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.Cgroup, Ledger: led, Rules: rules,
 		Log: slog.New(slog.NewTextHandler(testWriter{t}, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -179,9 +201,9 @@ func acceptAt(t *testing.T, s site, a netip.Addr, port uint16) *net.TCPConn {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	b := s.b4
+	b := s.B4
 	if a.Is6() {
-		b = s.b6
+		b = s.B6
 	}
 	ask := dialAt(t, b, backPort)
 	defer ask.Close()
@@ -252,7 +274,7 @@ func flowOf(t *testing.T, l *Loader, c *net.TCPConn, ok func(Flow) bool) Flow {
 	t.Helper()
 	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	var last Flow
-	for range 100 {
+	for end := time.Now().Add(testkit.Wait(2 * time.Second)); time.Now().Before(end); {
 		flows, err := l.Flows()
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 )
 
@@ -33,7 +34,7 @@ func TestKilledAgentRefusesNobody(t *testing.T) {
 	}
 	e := &steerEnv{t: t, world: testenv.NewWorld(t)}
 	e.serveFar()
-	for range 10 {
+	for range testkit.Count(10, 3) {
 		agent, steered := startAgent(t), uint64(0)
 		if got := e.dial4().line(t); !strings.HasPrefix(got, "engine ") {
 			t.Fatalf("reached %q, want the engine", got)
@@ -53,12 +54,12 @@ func TestKilledAgentRefusesNobody(t *testing.T) {
 				}
 			}
 		}()
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(testkit.Wait(50 * time.Millisecond))
 		if err := agent.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = agent.Wait() // "signal: killed"
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(testkit.Wait(20 * time.Millisecond))
 		stop.Store(true)
 		<-done
 		if direct.Load() == 0 {

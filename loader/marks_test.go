@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
@@ -24,16 +25,16 @@ import (
 var lossy = lab.Options{Rate: 100e6, RTT: 4 * time.Millisecond, Loss: 0.03, Seed: 3}
 
 func TestEveryRetransmissionIsMarked(t *testing.T) {
+	bytes := int(testkit.Size(6<<20, 4<<20)) // to each address
+	few := uint64(50 * bytes / (6 << 20))    // lost of them at least
 	inside(t, lossy, func(t *testing.T, s site) {
-		l := loadAt(t, s,
-			policy.Rule{ID: 1, Name: "four", Remote: netip.PrefixFrom(s.b4, 24), Priority: bpf.PriorityRetransmit, Congestion: "cubic"},
-			policy.Rule{ID: 2, Name: "six", Remote: netip.PrefixFrom(s.b6, 64), Priority: bpf.PriorityRetransmit, Congestion: "bbr"})
-		if !l.has("marks") {
-			t.Skip(l.Features())
-		}
+		l := loadAt(t, s, s.within(
+			policy.Rule{ID: 1, Name: "four", Remote: netip.PrefixFrom(s.B4, 24), Priority: bpf.PriorityRetransmit, Congestion: "cubic"},
+			policy.Rule{ID: 2, Name: "six", Remote: netip.PrefixFrom(s.B6, 64), Priority: bpf.PriorityRetransmit, Congestion: "bbr"})...)
+		need(t, l, "marks")
 		retransmits, marked := uint64(0), uint64(0)
-		for _, b := range []netip.Addr{s.b4, s.b6} {
-			transfer(t, dialAt(t, b, sinkPort), 6<<20)
+		for _, b := range s.dests() {
+			transfer(t, dialAt(t, b, sinkPort), bytes)
 		}
 		gone(t, l)
 		paths, err := l.Paths()
@@ -42,7 +43,7 @@ func TestEveryRetransmissionIsMarked(t *testing.T) {
 		}
 		for _, p := range paths {
 			retransmits += p.Retransmits
-			if p.Retransmits < 50 {
+			if p.Retransmits < few {
 				t.Errorf("too few retransmissions for a judgement: %+v", p)
 			}
 		}
@@ -56,7 +57,7 @@ func TestEveryRetransmissionIsMarked(t *testing.T) {
 	}, func(t *testing.T, l *lab.Lab) {
 		st := l.Link.AB.Stats()
 		t.Logf("on the wire: %+v", st)
-		if st.Retransmits < 200 || st.RetransmitsMarked != st.Retransmits || st.FirstMarked != 0 {
+		if st.Retransmits < 2*few*uint64(len(l.B.Addrs())) || st.RetransmitsMarked != st.Retransmits || st.FirstMarked != 0 {
 			t.Errorf("%d of %d retransmissions marked, %d first transmissions marked", st.RetransmitsMarked, st.Retransmits, st.FirstMarked)
 		}
 	})
@@ -64,10 +65,10 @@ func TestEveryRetransmissionIsMarked(t *testing.T) {
 
 func TestNothingIsMarkedWithoutPriority(t *testing.T) {
 	inside(t, lossy, func(t *testing.T, s site) {
-		l := loadAt(t, s,
-			policy.Rule{ID: 1, Name: "off", Remote: full(s.b4), Congestion: "cubic"},
-			policy.Rule{ID: 2, Name: "elsewhere", Remote: full(s.b6), Ports: []uint16{idlePort}, Priority: bpf.PriorityRetransmit})
-		for _, b := range []netip.Addr{s.b4, s.b6} {
+		l := loadAt(t, s, s.within(
+			policy.Rule{ID: 1, Name: "off", Remote: full(s.B4), Congestion: "cubic"},
+			policy.Rule{ID: 2, Name: "elsewhere", Remote: full(s.B6), Ports: []uint16{idlePort}, Priority: bpf.PriorityRetransmit})...)
+		for _, b := range s.dests() {
 			transfer(t, dialAt(t, b, sinkPort), 3<<20)
 		}
 		gone(t, l)
@@ -83,16 +84,14 @@ func TestNothingIsMarkedWithoutPriority(t *testing.T) {
 func TestLegsAreMarked(t *testing.T) {
 	const legPort = 7200
 	inside(t, lossy, func(t *testing.T, s site) {
-		l := loadAt(t, s, policy.Rule{ID: 5, Name: "steered", Remote: full(s.b4), Ports: []uint16{9999}, Priority: bpf.PriorityRetransmit, PeerID: 3})
-		if !l.has("marks") {
-			t.Skip(l.Features())
-		}
+		l := loadAt(t, s, policy.Rule{ID: 5, Name: "steered", Remote: full(s.B4), Ports: []uint16{9999}, Priority: bpf.PriorityRetransmit, PeerID: 3})
+		need(t, l, "marks")
 		if err := l.SetEngine(Engine{PeerPort: legPort}); err != nil {
 			t.Fatal(err)
 		}
-		dialled := dialOwn(t, l, s.b4, true)
-		server := dialOwn(t, l, s.b4, false)
-		accepted := acceptAt(t, s, s.a4, legPort)
+		dialled := dialOwn(t, l, s.B4, true)
+		server := dialOwn(t, l, s.B4, false)
+		accepted := acceptAt(t, s, s.A4, legPort)
 		own := func(leg *net.TCPConn, rule uint32) {
 			cookie := option(t, leg, func(fd int) (uint64, error) { return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE) })
 			if err := l.Own(cookie, rule, true); err != nil {
@@ -162,11 +161,9 @@ func dialOwn(t *testing.T, l *Loader, a netip.Addr, leg bool) *net.TCPConn {
 
 func TestEarlySlowStartIsMarked(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
-		l := loadAt(t, s, policy.Rule{ID: 1, Name: "start", Remote: full(s.b4), Priority: bpf.PrioritySlowStart, Congestion: "cubic"})
-		if !l.has("marks") {
-			t.Skip(l.Features())
-		}
-		c := dialAt(t, s.b4, sinkPort)
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "start", Remote: full(s.B4), Priority: bpf.PrioritySlowStart, Congestion: "cubic"})
+		need(t, l, "marks")
+		c := dialAt(t, s.B4, sinkPort)
 		transfer(t, c, 10_000) // less than an initial window: nothing but slow start
 		gone(t, l)
 	}, func(t *testing.T, l *lab.Lab) {
@@ -201,9 +198,7 @@ func attachedTo(t *testing.T, l *Loader) []uint32 {
 func TestInterfacesAreFollowed(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
 		l := loadAt(t, s, policy.Rule{ID: 1, Name: "net", Remote: netip.MustParsePrefix("198.51.100.0/24"), Priority: bpf.PriorityRetransmit})
-		if !l.has("marks") {
-			t.Skip(l.Features())
-		}
+		need(t, l, "marks")
 		if got := attachedTo(t, l); len(got) != 0 {
 			t.Fatalf("attached to %v though no route leads to the rule's prefix", got)
 		}
@@ -239,14 +234,12 @@ func TestInterfacesAreFollowed(t *testing.T) {
 
 func TestNamedInterfaces(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
-		l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.cgroup, Interfaces: []string{"wan0", "lo", "absent"}})
+		l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.Cgroup, Interfaces: []string{"wan0", "lo", "absent"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if TCX() != nil {
-			t.Skip(l.Features())
-		}
+		need(t, l, "marks")
 		if got := attachedTo(t, l); !slices.Equal(got, []uint32{ifindex(t, "wan0")}) {
 			t.Errorf("attached to %v", got)
 		}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/policy"
 )
 
@@ -38,13 +39,13 @@ func listenAt(t *testing.T, address string) *net.TCPListener {
 // A window that the host's maximum would shrink is refused, and auto-tuning stays.
 func TestWindowIsRefusedRatherThanShrunk(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
-		plain := dialAt(t, s.b4, sinkPort)
-		l := loadAt(t, s, policy.Rule{ID: 1, Name: "huge", Remote: full(s.b4), WindowBytes: 512 << 20, Congestion: "reno"})
+		plain := dialAt(t, s.B4, sinkPort)
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "huge", Remote: full(s.B4), WindowBytes: 512 << 20, Congestion: "reno"})
 		i := slices.IndexFunc(l.Features(), func(f Feature) bool { return f.Name == "window" })
 		if f := l.Features()[i]; f.On || !strings.Contains(f.Detail, "huge") || !strings.Contains(f.Remedy, "net.core.rmem_max=536870912") {
 			t.Errorf("%+v", f)
 		}
-		c := dialAt(t, s.b4, sinkPort)
+		c := dialAt(t, s.B4, sinkPort)
 		if a, b := intOption(t, plain, unix.SOL_SOCKET, unix.SO_RCVBUF), intOption(t, c, unix.SOL_SOCKET, unix.SO_RCVBUF); a != b {
 			t.Errorf("receive buffer %d without the rule, %d with it", a, b)
 		}
@@ -57,9 +58,9 @@ func TestWindowIsRefusedRatherThanShrunk(t *testing.T) {
 // A listener that is older than the agent cannot have the window; that is recorded.
 func TestWindowOfAnOlderListener(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
-		ln := listenAt(t, netip.AddrPortFrom(s.a4, 7100).String())
-		l := loadAt(t, s, policy.Rule{ID: 1, Name: "in", Remote: full(s.b4), Ports: []uint16{7100}, WindowBytes: 90_000, Congestion: "reno"})
-		if err := binary.Write(dialAt(t, s.b4, backPort), binary.BigEndian, uint16(7100)); err != nil {
+		ln := listenAt(t, netip.AddrPortFrom(s.A4, 7100).String())
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "in", Remote: full(s.B4), Ports: []uint16{7100}, WindowBytes: 90_000, Congestion: "reno"})
+		if err := binary.Write(dialAt(t, s.B4, backPort), binary.BigEndian, uint16(7100)); err != nil {
 			t.Fatal(err)
 		}
 		c, err := ln.AcceptTCP()
@@ -76,19 +77,18 @@ func TestWindowOfAnOlderListener(t *testing.T) {
 
 // An IPv6 socket that connects to an IPv4 address falls under the rule of that address.
 func TestMappedAddressOnAnIPv6Socket(t *testing.T) {
+	testkit.NeedIPv6(t)
 	inside(t, lossy, func(t *testing.T, s site) {
 		l := loadAt(t, s,
-			policy.Rule{ID: 1, Name: "four", Remote: full(s.b4), Congestion: "reno", Priority: bpf.PriorityRetransmit},
+			policy.Rule{ID: 1, Name: "four", Remote: full(s.B4), Congestion: "reno", Priority: bpf.PriorityRetransmit},
 			policy.Rule{ID: 2, Name: "six", Remote: netip.MustParsePrefix("::/0"), Congestion: "cubic"})
-		if !l.has("marks") {
-			t.Skip(l.Features())
-		}
+		need(t, l, "marks")
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer unix.Close(fd)
-		if err := unix.Connect(fd, &unix.SockaddrInet6{Port: sinkPort, Addr: s.b4.As16()}); err != nil {
+		if err := unix.Connect(fd, &unix.SockaddrInet6{Port: sinkPort, Addr: s.B4.As16()}); err != nil {
 			t.Fatal(err)
 		}
 		if cc, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || strings.TrimRight(cc, "\x00") != "reno" {
@@ -110,7 +110,7 @@ func TestMappedAddressOnAnIPv6Socket(t *testing.T) {
 		})
 		flows, _ := l.Flows()
 		f := flows[0]
-		if f.RuleID != 1 || f.Local.Addr() != s.a4 || f.Local.Port() == 0 || f.Remote != netip.AddrPortFrom(s.b4, sinkPort) {
+		if f.RuleID != 1 || f.Local.Addr() != s.A4 || f.Local.Port() == 0 || f.Remote != netip.AddrPortFrom(s.B4, sinkPort) {
 			t.Errorf("%+v", f)
 		}
 	}, nil)
@@ -162,17 +162,15 @@ func TestOtherNamespaceIsUntouched(t *testing.T) {
 // A steered connection is shown with where it wanted to go, and gets none of the rule's options on loopback.
 func TestSteeredFlowIsShown(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
-		l := loadAt(t, s, policy.Rule{ID: 1, Name: "dedup", Remote: full(s.b4), Ports: []uint16{sinkPort}, PeerID: 1,
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "dedup", Remote: full(s.B4), Ports: []uint16{sinkPort}, PeerID: 1,
 			Congestion: "reno", WindowBytes: 1 << 20, Priority: bpf.PriorityRetransmit})
-		if !l.has("steering-ipv4") {
-			t.Skip(l.Features())
-		}
+		need(t, l, "steering-ipv4")
 		engine := listenAt(t, "127.0.0.1:0")
 		l.SetPeer(1, true)
 		if err := l.SetEngine(Engine{Port4: uint16(engine.Addr().(*net.TCPAddr).Port)}); err != nil {
 			t.Fatal(err)
 		}
-		c := dialAt(t, s.b4, sinkPort)
+		c := dialAt(t, s.B4, sinkPort)
 		at, err := engine.AcceptTCP()
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +181,7 @@ func TestSteeredFlowIsShown(t *testing.T) {
 			t.Fatalf("%+v %v", flows, err)
 		}
 		f := flows[0]
-		if f.Kind != "steered" || f.RuleID != 1 || f.Remote != netip.AddrPortFrom(s.b4, sinkPort) || f.State != "established" ||
+		if f.Kind != "steered" || f.RuleID != 1 || f.Remote != netip.AddrPortFrom(s.B4, sinkPort) || f.State != "established" ||
 			f.Local != at.RemoteAddr().(*net.TCPAddr).AddrPort() || f.Priority != "off" || f.WindowBytes != 0 {
 			t.Errorf("%+v", f)
 		}
@@ -230,7 +228,7 @@ func TestFlowsWhileTheyVanish(t *testing.T) {
 
 // untilAcknowledged waits until the other end has all that was written.
 func untilAcknowledged(c *net.TCPConn) error {
-	for range 2000 {
+	for end := time.Now().Add(testkit.Wait(10 * time.Second)); time.Now().Before(end); {
 		var unacknowledged int
 		err := withFD(c, func(fd int) (err error) {
 			unacknowledged, err = unix.IoctlGetInt(fd, unix.TIOCOUTQ)
@@ -246,16 +244,17 @@ func untilAcknowledged(c *net.TCPConn) error {
 
 // However a connection ends, its entry goes, and its bytes count for the path once.
 func TestShortFlowsLeaveNothing(t *testing.T) {
-	const flows, bytes = 400, 3000
+	const bytes = 3000
+	flows := uint64(testkit.Count(400, 100))
 	inside(t, lan, func(t *testing.T, s site) {
-		l := loadAt(t, s, policy.Rule{ID: 1, Name: "short", Remote: full(s.b4)})
+		l := loadAt(t, s, policy.Rule{ID: 1, Name: "short", Remote: full(s.B4)})
 		var wg sync.WaitGroup
 		room := make(chan struct{}, 20)
 		for i := range flows {
 			room <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-room }()
-				c, err := net.Dial("tcp", netip.AddrPortFrom(s.b4, sinkPort).String())
+				c, err := net.Dial("tcp", netip.AddrPortFrom(s.B4, sinkPort).String())
 				if err != nil {
 					t.Error(err)
 					return

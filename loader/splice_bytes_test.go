@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 func testBench(t *testing.T) *spliceBench {
@@ -35,7 +36,7 @@ func testBench(t *testing.T) *spliceBench {
 // testPair connects, and enters both ends unless told otherwise.
 func testPair(t *testing.T, b *spliceBench, ln net.Listener, entered bool) *splicePair {
 	t.Helper()
-	p, err := b.connect(ln, time.Now().Add(20*time.Second))
+	p, err := b.connect(ln, time.Now().Add(testkit.Wait(20*time.Second)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,8 @@ func readSlowly(c net.Conn, to io.Writer, lag time.Duration, release func() erro
 // TestSpliceBytes: whatever is written arrives exactly, over many connections at once, and each is bounded.
 func TestSpliceBytes(t *testing.T) {
 	b := testBench(t)
-	const conns, atOnce = 500, 50
+	const atOnce = 50
+	conns := testkit.Count(500, 100)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var wg sync.WaitGroup
@@ -168,10 +170,10 @@ func TestSpliceBytes(t *testing.T) {
 	wg.Wait()
 	n := benchCounts(t, b)
 	t.Logf("%+v", n)
-	if n.Redirected < conns/2 || n.Spent == 0 || n.Unfit != 0 || n.Absent != 0 {
+	if n.Redirected < uint64(conns/2) || n.Spent == 0 || n.Unfit != 0 || n.Absent != 0 {
 		t.Errorf("the mix should use the fast path and end budgets, and nothing else: %+v", n)
 	}
-	if n.RedirectedBytes > conns*bpf.SpliceBytes || n.Redirected > conns*bpf.SpliceMsgs {
+	if n.RedirectedBytes > uint64(conns*bpf.SpliceBytes) || n.Redirected > uint64(conns*bpf.SpliceMsgs) {
 		t.Errorf("more was redirected than all budgets together: %+v", n)
 	}
 }
@@ -208,7 +210,7 @@ func TestSpliceBound(t *testing.T) {
 			written := 0
 			for written < 64<<20 {
 				fillRandom(buf)
-				_ = p.app.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				_ = p.app.SetWriteDeadline(time.Now().Add(testkit.Wait(100 * time.Millisecond)))
 				n, err := p.app.Write(buf)
 				want.Write(buf[:n])
 				written += n
@@ -254,7 +256,7 @@ func TestSpliceSticky(t *testing.T) {
 		},
 		"first message read before the map": func(t *testing.T, p *splicePair) {
 			write(t, p.app, "first ")
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(testkit.Wait(5 * time.Millisecond))
 			must(t, p.enter())
 		},
 	}
@@ -309,16 +311,16 @@ func TestSpliceReleaseInRecv(t *testing.T) {
 		n, _, err := unix.Recvfrom(int(file.Fd()), buf, 0)
 		got <- fmt.Sprint(string(buf[:max(n, 0)]), err)
 	}()
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(testkit.Wait(20 * time.Millisecond))
 	must(t, p.release())
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(testkit.Wait(20 * time.Millisecond))
 	write(t, p.eng, "answer")
 	select {
 	case s := <-got:
 		if s != "answer<nil>" {
 			t.Errorf("recv returned %s", s)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Wait(5 * time.Second)):
 		t.Fatal("recv never returned")
 	}
 	must(t, unix.SetNonblock(int(file.Fd()), true))
@@ -328,11 +330,10 @@ func TestSpliceReleaseInRecv(t *testing.T) {
 
 // TestSpliceMapped: an IPv4 connection of an IPv6 socket is the same connection to the engine.
 func TestSpliceMapped(t *testing.T) {
+	testkit.NeedIPv6(t)
 	b := testBench(t)
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err != nil {
-		t.Skip("no IPv6: ", err)
-	}
+	must(t, err)
 	port := addrPort(b.listeners[0].Addr()).Port()
 	to := &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}}
 	if err := unix.Connect(fd, to); err != nil {
@@ -340,7 +341,7 @@ func TestSpliceMapped(t *testing.T) {
 	}
 	p := &splicePair{b: b, app: connFromFD(t, fd), id: b.nextID()}
 	t.Cleanup(p.close)
-	must(t, p.accept(b.listeners[0], time.Now().Add(time.Second)))
+	must(t, p.accept(b.listeners[0], time.Now().Add(testkit.Wait(time.Second))))
 	p.key = bpf.SpliceKeyFrom(addrPort(p.app.LocalAddr()), port)
 	must(t, p.enter())
 	must(t, checkRedirect(p))

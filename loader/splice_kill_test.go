@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/policy"
 )
@@ -26,7 +27,7 @@ func TestSpliceKilledAgent(t *testing.T) {
 		w := newSteeredWorld(t, policy.SpliceForce)
 		os.Stdout.WriteString("ready\n")
 		for n := 0; ; n++ {
-			_ = w.ln4.SetDeadline(time.Now().Add(time.Minute))
+			_ = w.ln4.SetDeadline(time.Now().Add(testkit.Wait(time.Minute)))
 			c, err := w.ln4.AcceptTCP()
 			must(t, err)
 			if n%2 == 0 {
@@ -36,14 +37,14 @@ func TestSpliceKilledAgent(t *testing.T) {
 		}
 	}
 	testenv.NewWorld(t)
-	for range 5 {
+	for range testkit.Count(5, 2) {
 		agent := startAgent(t)
 		var apps []net.Conn
 		for range 10 {
-			c, err := net.DialTimeout("tcp", steered4, 5*time.Second)
+			c, err := net.DialTimeout("tcp", steered4, testkit.Wait(5*time.Second))
 			must(t, err)
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(testkit.Wait(10 * time.Second)))
 			_, err = c.Write([]byte("request"))
 			must(t, err)
 			_, err = io.ReadFull(c, make([]byte, 6))

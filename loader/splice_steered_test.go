@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/policy"
 )
@@ -43,8 +44,13 @@ func newSteeredWorld(t *testing.T, mode policy.SpliceMode) *steeredWorld {
 		<-running
 		must(t, l.Close())
 	})
-	w.ln4, w.ln6 = engineListener(t, "127.0.0.1:0"), engineListener(t, "[::1]:0")
-	must(t, l.SetEngine(Engine{Port4: addrPort(w.ln4.Addr()).Port(), Port6: addrPort(w.ln6.Addr()).Port()}))
+	w.ln4 = engineListener(t, "127.0.0.1:0")
+	engine := Engine{Port4: addrPort(w.ln4.Addr()).Port()}
+	if testkit.IPv6() == nil {
+		w.ln6 = engineListener(t, "[::1]:0")
+		engine.Port6 = addrPort(w.ln6.Addr()).Port()
+	}
+	must(t, l.SetEngine(engine))
 	l.SetPeer(1, true)
 	return w
 }
@@ -76,17 +82,17 @@ func (w *steeredWorld) take(t *testing.T, ln *net.TCPListener, app *net.TCPConn)
 	t.Helper()
 	p := &splicePair{app: app, eng: w.accept(t, ln)}
 	t.Cleanup(p.close)
-	_ = p.app.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = p.app.SetDeadline(time.Now().Add(testkit.Wait(20 * time.Second)))
 	return p
 }
 
 func (w *steeredWorld) accept(t *testing.T, ln *net.TCPListener) *net.TCPConn {
 	t.Helper()
-	_ = ln.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = ln.SetDeadline(time.Now().Add(testkit.Wait(5 * time.Second)))
 	eng, err := ln.AcceptTCP()
 	must(t, err)
 	t.Cleanup(func() { _ = eng.Close() })
-	_ = eng.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = eng.SetDeadline(time.Now().Add(testkit.Wait(20 * time.Second)))
 	if _, ok := w.TakeOriginal(addrPort(eng.RemoteAddr())); !ok {
 		t.Fatal("the connection came without an original destination")
 	}
@@ -95,7 +101,7 @@ func (w *steeredWorld) accept(t *testing.T, ln *net.TCPListener) *net.TCPConn {
 
 func (w *steeredWorld) dial(t *testing.T, to string) *splicePair {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", to, 5*time.Second)
+	c, err := net.DialTimeout("tcp", to, testkit.Wait(5*time.Second))
 	must(t, err)
 	ln := w.ln4
 	if strings.HasPrefix(to, "[") {
@@ -123,9 +129,7 @@ func TestSpliceSteered(t *testing.T) {
 	}
 	testenv.NewWorld(t)
 	w := newSteeredWorld(t, policy.SpliceForce)
-	if f := w.spliceFeature(w.o.Rules); !f.On {
-		t.Skip("no fast path on this kernel: ", f.Detail)
-	}
+	need(t, w.Loader, "splice") // forced, so on wherever there is a sockmap
 	connect := map[string]func(t *testing.T) *splicePair{
 		"IPv4": func(t *testing.T) *splicePair { return w.dial(t, steered4) },
 		"IPv6": func(t *testing.T) *splicePair { return w.dial(t, steered6) },
@@ -138,7 +142,7 @@ func TestSpliceSteered(t *testing.T) {
 			return w.take(t, w.ln4, connFromFD(t, fd))
 		},
 		"bound to an address": func(t *testing.T) *splicePair {
-			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(testenv.NearLink4)}, Timeout: 5 * time.Second}
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(testenv.NearLink4)}, Timeout: testkit.Wait(5 * time.Second)}
 			c, err := d.Dial("tcp", steered4)
 			must(t, err)
 			return w.take(t, w.ln4, c.(*net.TCPConn))
@@ -146,6 +150,9 @@ func TestSpliceSteered(t *testing.T) {
 	}
 	for name, dial := range connect {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "IPv6") {
+				testkit.NeedIPv6(t)
+			}
 			before := w.counts(t)
 			p := dial(t)
 			must(t, exchange(p.app, p.eng, []byte("request")))
@@ -261,7 +268,7 @@ func TestSpliceClose(t *testing.T) {
 		t.Error("nothing was redirected")
 	}
 	must(t, w.Close())
-	time.Sleep(300 * time.Millisecond) // the kernel frees maps later
+	time.Sleep(testkit.Wait(300 * time.Millisecond)) // the kernel frees maps later
 	write(t, p.app, "plain")
 	must(t, p.app.CloseWrite())
 	got, err := io.ReadAll(p.eng)
@@ -276,9 +283,13 @@ func (w *steeredWorld) testBytes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 40)
-	for i := range 300 {
+	to := []string{steered4, steered6}
+	if w.ln6 == nil {
+		to = to[:1]
+	}
+	for i := range testkit.Count(300, 60) {
 		slots <- struct{}{}
-		p := w.dial(t, []string{steered4, steered6}[i%2])
+		p := w.dial(t, to[i%len(to)])
 		wg.Go(func() {
 			defer func() { <-slots }()
 			defer p.close()
@@ -298,16 +309,7 @@ func (w *steeredWorld) testBytes(t *testing.T) {
 // testNothingLeft: closed connections are in no map.
 func (w *steeredWorld) testNothingLeft(t *testing.T) {
 	for _, name := range []string{"tl_apps", "tl_engs", "tl_due"} {
-		left := true
-		for range 100 {
-			if left = !emptyMap(w.maps[name]); !left {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if left {
-			t.Errorf("something is left in %s", name)
-		}
+		eventually(t, "nothing is left in "+name, func() bool { return emptyMap(w.maps[name]) })
 	}
 }
 
@@ -319,7 +321,7 @@ func TestSpliceModes(t *testing.T) {
 	testenv.NewWorld(t)
 	w := newSteeredWorld(t, policy.SpliceAuto)
 	if !w.splice.ready {
-		t.Skip("no fast path on this kernel: ", w.splice.detail)
+		testkit.NeedFeature(t, "splice", errors.New(w.splice.detail))
 	}
 	healthy := error(nil)
 	faulty := &SpliceTestError{[]SpliceFailure{{"fionread", errors.New("1000 bytes are waiting, the kernel says 0")}}}

@@ -40,6 +40,11 @@ func (l *Loader) attachFamily(h steeringHooks) {
 		l.feature(Feature{Name: h.feature, Detail: "it needs the feature rules, which is off", Remedy: "see there"})
 		return
 	}
+	if h.suffix == "6" && !haveIPv6() {
+		l.feature(Feature{Name: h.feature, Detail: "this kernel has no IPv6, so there is nothing to steer; IPv4 is not affected",
+			Remedy: "none needed without IPv6; to have it, boot without ipv6.disable=1 a kernel with CONFIG_IPV6, and restart the agent"})
+		return
+	}
 	err := l.attempt(func() error { return l.attachHooks(h) })
 	if err != nil {
 		detail, remedy := whyNot(err, minKernel)
@@ -82,6 +87,15 @@ func haveMPTCP() bool {
 		_ = unix.Close(fd)
 	}
 	return !errors.Is(err, unix.EPROTONOSUPPORT)
+}
+
+// haveIPv6 says whether there can be IPv6 sockets. Where IPv6 is switched off only by sysctl there can: they connect to IPv4.
+func haveIPv6() bool {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return !errors.Is(err, unix.EAFNOSUPPORT)
 }
 
 // has says whether a feature is on.

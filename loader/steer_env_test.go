@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/policy"
 )
@@ -34,7 +35,7 @@ type steerEnv struct {
 	world *testenv.World
 	alive atomic.Bool
 	ln4   net.Listener
-	ln6   net.Listener
+	ln6   net.Listener // nil where the kernel has no IPv6
 }
 
 func newSteerEnv(t *testing.T, change func(*policy.Rule)) *steerEnv {
@@ -47,7 +48,11 @@ func newSteerEnv(t *testing.T, change func(*policy.Rule)) *steerEnv {
 
 func (e *steerEnv) serveFar() {
 	e.world.InFar(func() {
-		for _, a := range []string{testenv.Far4, testenv.Far6, testenv.RouterLink4} {
+		far := []string{testenv.Far4, testenv.RouterLink4}
+		if testkit.IPv6() == nil {
+			far = append(far, testenv.Far6)
+		}
+		for _, a := range far {
 			e.serve(listen(e.t, a, testPort), func(c net.Conn) string { return "direct " + c.RemoteAddr().String() })
 		}
 	})
@@ -78,7 +83,7 @@ func (e *steerEnv) load(change func(*policy.Rule)) {
 		}
 	})
 	for _, name := range []string{"steering-ipv4", "steering-ipv6"} {
-		if !e.l.has(name) {
+		if !e.l.has(name) && (name == "steering-ipv4" || testkit.IPv6() == nil) {
 			t.Fatalf("%s is off: %+v", name, e.l.Features())
 		}
 	}
@@ -87,7 +92,10 @@ func (e *steerEnv) load(change func(*policy.Rule)) {
 
 func (e *steerEnv) startEngine() {
 	t := e.t
-	e.ln4, e.ln6 = listen(t, "127.0.0.1", 0), listen(t, "::1", 0)
+	e.ln4 = listen(t, "127.0.0.1", 0)
+	if testkit.IPv6() == nil {
+		e.ln6 = listen(t, "::1", 0)
+	}
 	answer := func(c net.Conn) string {
 		o, ok := e.l.TakeOriginal(c.RemoteAddr().(*net.TCPAddr).AddrPort())
 		if !ok {
@@ -96,7 +104,9 @@ func (e *steerEnv) startEngine() {
 		return fmt.Sprintf("engine %s %s rule %d", o.Destination, o.Source.Addr(), o.RuleID)
 	}
 	e.serve(e.ln4, answer)
-	e.serve(e.ln6, answer)
+	if e.ln6 != nil {
+		e.serve(e.ln6, answer)
+	}
 	e.l.SetPeer(testPeer, true)
 	e.alive.Store(true)
 	if err := e.l.SetEngine(Engine{Port4: portOf(e.ln4), Port6: portOf(e.ln6), PeerPort: 4820}); err != nil {
@@ -125,7 +135,13 @@ func listen(t *testing.T, addr string, port int) net.Listener {
 	return ln
 }
 
-func portOf(ln net.Listener) uint16 { return uint16(ln.Addr().(*net.TCPAddr).Port) }
+// portOf is 0 of no listener.
+func portOf(ln net.Listener) uint16 {
+	if ln == nil {
+		return 0
+	}
+	return uint16(ln.Addr().(*net.TCPAddr).Port)
+}
 
 // serve answers each connection with one line.
 func (e *steerEnv) serve(ln net.Listener, answer func(net.Conn) string) {
@@ -168,7 +184,7 @@ func connect(t *testing.T, fd, family int, dst string, port uint16, prepare ...f
 			t.Fatal(err)
 		}
 	}
-	tv := unix.Timeval{Sec: 5}
+	tv := unix.NsecToTimeval(testkit.Wait(5 * time.Second).Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 		t.Fatal(err)
 	}
@@ -237,9 +253,10 @@ func (e *steerEnv) counts(r reason.Code) uint64 {
 // eventually waits for what the kernel does in its own time.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !cond(); time.Sleep(20 * time.Millisecond) {
+	limit := testkit.Wait(10 * time.Second)
+	for deadline := time.Now().Add(limit); !cond(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("still not so after 10 s: %s", what)
+			t.Fatalf("still not so after %v: %s", limit, what)
 		}
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/ledger"
 )
@@ -39,6 +41,9 @@ func TestSteered(t *testing.T) {
 		{"nobody there", unix.AF_INET, "198.51.100.1", "", "198.51.100.1:8080", "10.1.0.1", "engine 198.51.100.1:8080 10.1.0.1 rule 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.family == unix.AF_INET6 {
+				testkit.NeedIPv6(t)
+			}
 			var prepare []func(int) error
 			if c.bound != "" {
 				prepare = append(prepare, bind(c.family, c.bound))
@@ -87,7 +92,7 @@ func TestNonBlockingConnect(t *testing.T) {
 		t.Fatalf("connect: %v, want EINPROGRESS", cl.err)
 	}
 	fds := []unix.PollFd{{Fd: int32(cl.fd), Events: unix.POLLOUT}}
-	if n, err := unix.Poll(fds, 5000); n != 1 || err != nil {
+	if n, err := unix.Poll(fds, int(testkit.Wait(5*time.Second).Milliseconds())); n != 1 || err != nil {
 		t.Fatalf("poll: %d, %v", n, err)
 	}
 	if v, err := unix.GetsockoptInt(cl.fd, unix.SOL_SOCKET, unix.SO_ERROR); v != 0 || err != nil {

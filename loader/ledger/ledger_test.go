@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -95,9 +97,7 @@ func inNamespace(t *testing.T) bool {
 	if os.Getenv("TL_LEDGER_CHILD") != "" {
 		return true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for a network namespace of its own")
-	}
+	testkit.NeedRoot(t)
 	cmd := exec.Command("unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), "TL_LEDGER_CHILD=1")
 	out, err := cmd.CombinedOutput()
@@ -205,7 +205,7 @@ func TestSurvivesKill(t *testing.T) {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(testkit.Wait(time.Minute))
 	}
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -214,7 +214,7 @@ func TestSurvivesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "file")
-	for range 1000 {
+	for end := time.Now().Add(testkit.Wait(10 * time.Second)); time.Now().Before(end); {
 		if _, err := os.Stat(file); err == nil {
 			break
 		}
