@@ -47,7 +47,7 @@ func (m *Matrix) Print(w io.Writer, colour bool) {
 	case len(red) == 0:
 		fmt.Fprintf(out, "no failing cell on %s\n", count(len(m.Columns), "kernel"))
 	default:
-		fmt.Fprintln(out, p.wrapped(count(len(red), "failing cell")+": "+strings.Join(red, "; "), 4))
+		fmt.Fprintln(out, "\n"+p.wrapped(count(len(red), "failing cell")+": "+strings.Join(red, "; "), 4))
 	}
 }
 

@@ -107,7 +107,7 @@ func TestRedCellsAreExplained(t *testing.T) {
 		"    remedy: needs Linux 6.6 or later\n",
 		"\n6.12: loader 2 FAILED\n",
 		"TestStream in functional failed after 3.1 s\n        ... 36 lines before ...\n",
-		"        [31mred[0m after 5us\n",
+		"        red after 5us\n",
 		"        panic: ouch\n        goroutine\n",
 		"\n6.12: no-ipv6 FAILED\n    no sign of life for 60 s\n    kernel log: /var/cache/deep/",
 		"3 failing cells: 6.1: marks; 6.12: ",

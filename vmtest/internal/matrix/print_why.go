@@ -4,6 +4,7 @@ package matrix
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -22,9 +23,6 @@ func (p *printer) reasons(c *Column) {
 		for _, r := range cell.Reasons {
 			p.reason(r)
 		}
-	}
-	if len(c.Red()) > 0 {
-		fmt.Fprintln(p.out)
 	}
 }
 
@@ -100,6 +98,9 @@ func hardWrapped(s string, width int) []string {
 	return append(pieces, s)
 }
 
+// colours are what programs put around their words.
+var colours = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+
 // ascii makes a text safe for every terminal: what a guest prints may hold anything.
 func ascii(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -114,7 +115,7 @@ func ascii(s string) string {
 			return -1
 		}
 		return r
-	}, s)
+	}, colours.ReplaceAllString(s, ""))
 }
 
 func pad(s string, width int) string { return s + strings.Repeat(" ", max(width-len(s), 0)) }
