@@ -43,78 +43,81 @@ func ran(test, verdict string, lines ...string) string {
 
 func passed(name string) Test { return Test{Package: "p/q", Name: name, Outcome: Pass, Seconds: 1.5} }
 
+const waited = " has no verdict: the process ended while it ran or waited\n"
+
+var eventCases = map[string]struct {
+	events string
+	want   []Test
+}{
+	"nothing": {"", nil},
+	"all well": {
+		ev("start", "", "") + ran("TestA", Pass, "    a_test.go:3: chatter") + ran("TestB", Pass) + ev("output", "", "PASS\n") + ev(Pass, "", ""),
+		[]Test{passed("TestA"), passed("TestB")},
+	},
+	"a failure keeps its output": {
+		ran("TestA", Fail, "    a_test.go:3: lost 5\u00b5s", "        and more", "--- FAIL: TestA (1.50s)") + ev(Fail, "", ""),
+		[]Test{{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5,
+			Output: "    a_test.go:3: lost 5\u00b5s\n        and more\n--- FAIL: TestA (1.50s)\n"}},
+	},
+	"a skip, logs before and after it": {
+		ran("TestA", Skip, "    a_test.go:3: before", "    a_test.go:4: kernel feature tcx: no such", "        hook", "    lab.go:9: undone") + ev(Pass, "", ""),
+		[]Test{{Package: "p/q", Name: "TestA", Outcome: Skip, Seconds: 1.5, Skip: "kernel feature tcx: no such hook"}},
+	},
+	"a skip for another reason, and one for none": {
+		ran("TestA", Skip, "    a_test.go:4: needs root") + ran("TestB", Skip) + ev(Pass, "", ""),
+		[]Test{{Package: "p/q", Name: "TestA", Outcome: Skip, Seconds: 1.5, Skip: "needs root"}, {Package: "p/q", Name: "TestB", Outcome: Skip, Seconds: 1.5}},
+	},
+	"subtests are folded, but not skipped ones": {
+		ev("run", "TestA", "") + ran("TestA/a_b/c", Skip, "    a_test.go:4: kernel feature ipv6: off") +
+			ran("TestA/d", Fail, "    a_test.go:5: bad") + ran("TestA/e", Pass, "    a_test.go:6: quiet") +
+			ev("output", "TestA", "--- FAIL: TestA (0.00s)\n") + ev(Fail, "TestA", "") + ev(Fail, "", ""),
+		[]Test{{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5, Output: "--- FAIL: TestA (0.00s)\n    a_test.go:5: bad\n"},
+			{Package: "p/q", Name: "TestA/a_b/c", Outcome: Skip, Seconds: 1.5, Skip: "kernel feature ipv6: off"}},
+	},
+	"a panic, another test waiting": {
+		ev("run", "TestWait", "") + ev("pause", "TestWait", "") +
+			ev("run", "TestA", "") + ev("output", "TestA", "panic: ouch\n") + ev(Fail, "TestA", "") + ev("output", "", "FAIL\n") + ev(Fail, "", ""),
+		[]Test{{Package: "p/q", Name: "TestWait", Outcome: Fail, Output: "TestWait" + waited},
+			{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5, Output: "panic: ouch\n"}},
+	},
+	"killed within a test, the last line cut short": {
+		ran("TestA", Pass) + ev("run", "TestB", "") + ev("output", "TestB", "    b_test.go:1: so far\n") + `{"Action":"pa`,
+		[]Test{passed("TestA"), {Package: "p/q", Name: "TestB", Outcome: Fail, Output: "    b_test.go:1: so far\nTestB" + waited}},
+	},
+	"killed within a subtest": {
+		ev("run", "TestB", "") + ev("run", "TestB/x", ""),
+		[]Test{{Package: "p/q", Name: "TestB", Outcome: Fail, Output: "TestB" + waited + "TestB/x" + waited}},
+	},
+	"killed between tests, after words of the kernel": {
+		ran("TestA", Pass) + "[   12.5] Out of memory\n",
+		[]Test{passed("TestA"), {Package: "p/q", Name: PackageItself, Outcome: Fail,
+			Output: "[   12.5] Out of memory\nthe process ended without a verdict: killed, or exited within a test\n"}},
+	},
+	"the package fails though no test did": {
+		ran("TestA", Pass) + ev("output", "", "leaked a namespace\n") + ev(Fail, "", ""),
+		[]Test{passed("TestA"), {Package: "p/q", Name: PackageItself, Outcome: Fail,
+			Output: "leaked a namespace\nthe package failed, though none of its tests did\n"}},
+	},
+	"a package that does not build": {
+		`{"ImportPath":"p/q [p/q.test]","Action":"build-output","Output":"./a.go:1: no\n"}` + "\n" +
+			`{"ImportPath":"p/q [p/q.test]","Action":"build-fail"}` + "\n" + ev(Fail, "", ""),
+		[]Test{{Package: "p/q", Name: PackageItself, Outcome: Fail, Output: "./a.go:1: no\nthe package failed, though none of its tests did\n"}},
+	},
+	"several packages, one of them twice, mixed": {
+		ran("TestA", Pass) + strings.ReplaceAll(ran("TestA", Pass), "p/q", "other") + ev(Pass, "", "") +
+			strings.ReplaceAll(ev(Pass, "", ""), "p/q", "other") + ran("TestA", Fail) + ev(Fail, "", ""),
+		[]Test{passed("TestA"), {Package: "other", Name: "TestA", Outcome: Pass, Seconds: 1.5},
+			{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5}},
+	},
+	"a test run twice": {
+		ran("TestA", Pass) + ran("TestA", Fail, "    a_test.go:1: the second") + ev(Fail, "", ""),
+		[]Test{passed("TestA"), {Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5, Output: "    a_test.go:1: the second\n"}},
+	},
+	"a package without tests": {ev(Skip, "", ""), nil},
+}
+
 func TestParseTests(t *testing.T) {
-	const waited = " has no verdict: the process ended while it ran or waited\n"
-	for name, c := range map[string]struct {
-		events string
-		want   []Test
-	}{
-		"nothing": {"", nil},
-		"all well": {
-			ev("start", "", "") + ran("TestA", Pass, "    a_test.go:3: chatter") + ran("TestB", Pass) + ev("output", "", "PASS\n") + ev(Pass, "", ""),
-			[]Test{passed("TestA"), passed("TestB")},
-		},
-		"a failure keeps its output": {
-			ran("TestA", Fail, "    a_test.go:3: lost 5\u00b5s", "        and more", "--- FAIL: TestA (1.50s)") + ev(Fail, "", ""),
-			[]Test{{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5,
-				Output: "    a_test.go:3: lost 5\u00b5s\n        and more\n--- FAIL: TestA (1.50s)\n"}},
-		},
-		"a skip, logs before and after it": {
-			ran("TestA", Skip, "    a_test.go:3: before", "    a_test.go:4: kernel feature tcx: no such", "        hook", "    lab.go:9: undone") + ev(Pass, "", ""),
-			[]Test{{Package: "p/q", Name: "TestA", Outcome: Skip, Seconds: 1.5, Skip: "kernel feature tcx: no such hook"}},
-		},
-		"a skip for another reason, and one for none": {
-			ran("TestA", Skip, "    a_test.go:4: needs root") + ran("TestB", Skip) + ev(Pass, "", ""),
-			[]Test{{Package: "p/q", Name: "TestA", Outcome: Skip, Seconds: 1.5, Skip: "needs root"}, {Package: "p/q", Name: "TestB", Outcome: Skip, Seconds: 1.5}},
-		},
-		"subtests are folded, but not skipped ones": {
-			ev("run", "TestA", "") + ran("TestA/a_b/c", Skip, "    a_test.go:4: kernel feature ipv6: off") +
-				ran("TestA/d", Fail, "    a_test.go:5: bad") + ran("TestA/e", Pass, "    a_test.go:6: quiet") +
-				ev("output", "TestA", "--- FAIL: TestA (0.00s)\n") + ev(Fail, "TestA", "") + ev(Fail, "", ""),
-			[]Test{{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5, Output: "--- FAIL: TestA (0.00s)\n    a_test.go:5: bad\n"},
-				{Package: "p/q", Name: "TestA/a_b/c", Outcome: Skip, Seconds: 1.5, Skip: "kernel feature ipv6: off"}},
-		},
-		"a panic, another test waiting": {
-			ev("run", "TestWait", "") + ev("pause", "TestWait", "") +
-				ev("run", "TestA", "") + ev("output", "TestA", "panic: ouch\n") + ev(Fail, "TestA", "") + ev("output", "", "FAIL\n") + ev(Fail, "", ""),
-			[]Test{{Package: "p/q", Name: "TestWait", Outcome: Fail, Output: "TestWait" + waited},
-				{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5, Output: "panic: ouch\n"}},
-		},
-		"killed within a test, the last line cut short": {
-			ran("TestA", Pass) + ev("run", "TestB", "") + ev("output", "TestB", "    b_test.go:1: so far\n") + `{"Action":"pa`,
-			[]Test{passed("TestA"), {Package: "p/q", Name: "TestB", Outcome: Fail, Output: "    b_test.go:1: so far\nTestB" + waited}},
-		},
-		"killed within a subtest": {
-			ev("run", "TestB", "") + ev("run", "TestB/x", ""),
-			[]Test{{Package: "p/q", Name: "TestB", Outcome: Fail, Output: "TestB" + waited + "TestB/x" + waited}},
-		},
-		"killed between tests, after words of the kernel": {
-			ran("TestA", Pass) + "[   12.5] Out of memory\n",
-			[]Test{passed("TestA"), {Package: "p/q", Name: PackageItself, Outcome: Fail,
-				Output: "[   12.5] Out of memory\nthe process ended without a verdict: killed, or exited within a test\n"}},
-		},
-		"the package fails though no test did": {
-			ran("TestA", Pass) + ev("output", "", "leaked a namespace\n") + ev(Fail, "", ""),
-			[]Test{passed("TestA"), {Package: "p/q", Name: PackageItself, Outcome: Fail,
-				Output: "leaked a namespace\nthe package failed, though none of its tests did\n"}},
-		},
-		"a package that does not build": {
-			`{"ImportPath":"p/q [p/q.test]","Action":"build-output","Output":"./a.go:1: no\n"}` + "\n" +
-				`{"ImportPath":"p/q [p/q.test]","Action":"build-fail"}` + "\n" + ev(Fail, "", ""),
-			[]Test{{Package: "p/q", Name: PackageItself, Outcome: Fail, Output: "./a.go:1: no\nthe package failed, though none of its tests did\n"}},
-		},
-		"several packages, one of them twice, mixed": {
-			ran("TestA", Pass) + strings.ReplaceAll(ran("TestA", Pass), "p/q", "other") + ev(Pass, "", "") +
-				strings.ReplaceAll(ev(Pass, "", ""), "p/q", "other") + ran("TestA", Fail) + ev(Fail, "", ""),
-			[]Test{passed("TestA"), {Package: "other", Name: "TestA", Outcome: Pass, Seconds: 1.5},
-				{Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5}},
-		},
-		"a test run twice": {
-			ran("TestA", Pass) + ran("TestA", Fail, "    a_test.go:1: the second") + ev(Fail, "", ""),
-			[]Test{passed("TestA"), {Package: "p/q", Name: "TestA", Outcome: Fail, Seconds: 1.5, Output: "    a_test.go:1: the second\n"}},
-		},
-		"a package without tests": {ev(Skip, "", ""), nil},
-	} {
+	for name, c := range eventCases {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseTests(strings.NewReader(c.events))
 			if err != nil {

@@ -56,51 +56,55 @@ func reasonsOf(m *Matrix) string {
 	return b.String()
 }
 
+const all61 = "rules telemetry splice btf -tcx"
+
+var ok = pass("loader", "TestA")
+
+var verdicts = map[string]struct {
+	result Result
+	red    string // rows, by spaces
+	says   []string
+}{
+	"all as expected":       {functional("6.1", all61, ok), "", nil},
+	"a listed one is off":   {functional("6.1", "rules telemetry -splice btf", ok), "splice", []string{"splice: because splice | mend splice"}},
+	"a listed one not told": {functional("6.1", "rules telemetry btf", ok), "splice", []string{"the run did not tell of it"}},
+	"one is on, not listed": {functional("6.1", all61+" marks", ok), "marks",
+		[]string{"it works and is not listed: because marks", "add it to vmtest/expect.yaml under 6.1"}},
+	"unexpected on the newest": {functional("7.3", "rules marks pins btf tcx", ok), "tcx", []string{"vmtest/expect.yaml under newest"}},
+	"nobody knows it":          {functional("6.1", all61+" warp", ok), "warp", []string{"features.go"}},
+	"a skip for what is off":   {functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature tcx: before 6.6")), "", nil},
+	"a skip for what is listed and off": {
+		functional("6.1", "rules telemetry -splice btf", ok, skip("loader", "TestB", "kernel feature splice: a fault"), skip("proxy", "TestC", "kernel feature splice: a fault")),
+		"splice", []string{"because splice | mend splice", "2 tests skip for it: loader TestB (a fault; in functional), proxy TestC"}},
+	"a skip for what is listed and on": {
+		functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature splice: a fault")),
+		"splice", []string{"it is reported as on", "a test skips for it: loader TestB (a fault; in functional)"}},
+	"a skip for what a stage takes away": {
+		Result{Kernel: "6.1-nobtf", Features: onOff("rules ipv6"), Stages: []Stage{{Name: "no-ipv6",
+			Tests: []Test{ok, skip("loader", "TestB", "kernel feature ipv6: switched off")}}}}, "", nil},
+	"the same skip in another stage": {
+		functional("6.1-nobtf", "rules ipv6", ok, skip("loader", "TestB", "kernel feature ipv6: switched off")), "ipv6", nil},
+	"a skip for no feature": {functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature warp: 9")), "loader",
+		[]string{`TestB in functional skipped for "warp", which is no feature`}},
+	"a skip for a program": {functional("6.1", all61, ok, skip("loader", "TestB", "no iperf3 here")), "loader",
+		[]string{"TestB in functional skipped: no iperf3 here", "make deps"}},
+	"a skip without a reason": {functional("6.1", all61, skip("loader", "TestB", "")), "loader", []string{"skipped without a reason"}},
+	"a failed test": {functional("6.1", all61, ok, fail("loader", "TestB", "lost 3 bytes")), "loader",
+		[]string{"TestB in functional failed after 3.1 s", "lost 3 bytes", "/tmp/6.1.log"}},
+	"an outcome nobody knows": {functional("6.1", all61, Test{Package: root + "loader", Name: "TestB", Outcome: "paused"}), "loader", nil},
+	"no boot":                 {Result{Kernel: "6.1", Err: "no console for 60 s"}, boot, []string{"boot: no console for 60 s"}},
+	"no features":             {Result{Kernel: "6.1", Stages: []Stage{{Name: "functional", Tests: []Test{ok}}}}, boot, []string{"told nothing"}},
+	"no stage":                {Result{Kernel: "6.1", Features: onOff(all61)}, boot, []string{"no stage was run"}},
+	"a stage died": {Result{Kernel: "6.1", Features: onOff(all61), Stages: []Stage{{Name: "functional", Tests: []Test{ok}},
+		{Name: "exact", Err: "the machine hangs", Log: "/tmp/x.log"}}}, "exact", []string{"exact: the machine hangs |  |  | /tmp/x.log"}},
+	"a stage without tests": {functional("6.1", all61), "functional", []string{"no test ran"}},
+	"own kernel, kernel features do not matter": {
+		functional("bzImage", "rules marks -btf -tcx pins", ok, skip("loader", "TestB", "kernel feature btf: built without")), "", nil},
+	"own kernel, product features do": {functional("bzImage", "-rules marks", ok), "rules", []string{"because rules"}},
+}
+
 func TestJudge(t *testing.T) {
-	ok := pass("loader", "TestA")
-	const all61 = "rules telemetry splice btf -tcx"
-	for name, c := range map[string]struct {
-		result Result
-		red    string // rows, by spaces
-		says   []string
-	}{
-		"all as expected":       {functional("6.1", all61, ok), "", nil},
-		"a listed one is off":   {functional("6.1", "rules telemetry -splice btf", ok), "splice", []string{"splice: because splice | mend splice"}},
-		"a listed one not told": {functional("6.1", "rules telemetry btf", ok), "splice", []string{"the run did not tell of it"}},
-		"one is on, not listed": {functional("6.1", all61+" marks", ok), "marks",
-			[]string{"it works and is not listed: because marks", "add it to vmtest/expect.yaml under 6.1"}},
-		"unexpected on the newest": {functional("7.3", "rules marks pins btf tcx", ok), "tcx", []string{"vmtest/expect.yaml under newest"}},
-		"nobody knows it":          {functional("6.1", all61+" warp", ok), "warp", []string{"features.go"}},
-		"a skip for what is off":   {functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature tcx: before 6.6")), "", nil},
-		"a skip for what is listed and off": {
-			functional("6.1", "rules telemetry -splice btf", ok, skip("loader", "TestB", "kernel feature splice: a fault"), skip("proxy", "TestC", "kernel feature splice: a fault")),
-			"splice", []string{"because splice | mend splice", "2 tests skip for it: loader TestB (a fault; in functional), proxy TestC"}},
-		"a skip for what is listed and on": {
-			functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature splice: a fault")),
-			"splice", []string{"it is reported as on", "a test skips for it: loader TestB (a fault; in functional)"}},
-		"a skip for what a stage takes away": {
-			Result{Kernel: "6.1-nobtf", Features: onOff("rules ipv6"), Stages: []Stage{{Name: "no-ipv6",
-				Tests: []Test{ok, skip("loader", "TestB", "kernel feature ipv6: switched off")}}}}, "", nil},
-		"the same skip in another stage": {
-			functional("6.1-nobtf", "rules ipv6", ok, skip("loader", "TestB", "kernel feature ipv6: switched off")), "ipv6", nil},
-		"a skip for no feature": {functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature warp: 9")), "loader",
-			[]string{`TestB in functional skipped for "warp", which is no feature`}},
-		"a skip for a program": {functional("6.1", all61, ok, skip("loader", "TestB", "no iperf3 here")), "loader",
-			[]string{"TestB in functional skipped: no iperf3 here", "make deps"}},
-		"a skip without a reason": {functional("6.1", all61, skip("loader", "TestB", "")), "loader", []string{"skipped without a reason"}},
-		"a failed test": {functional("6.1", all61, ok, fail("loader", "TestB", "lost 3 bytes")), "loader",
-			[]string{"TestB in functional failed after 3.1 s", "lost 3 bytes", "/tmp/6.1.log"}},
-		"an outcome nobody knows": {functional("6.1", all61, Test{Package: root + "loader", Name: "TestB", Outcome: "paused"}), "loader", nil},
-		"no boot":                 {Result{Kernel: "6.1", Err: "no console for 60 s"}, boot, []string{"boot: no console for 60 s"}},
-		"no features":             {Result{Kernel: "6.1", Stages: []Stage{{Name: "functional", Tests: []Test{ok}}}}, boot, []string{"told nothing"}},
-		"no stage":                {Result{Kernel: "6.1", Features: onOff(all61)}, boot, []string{"no stage was run"}},
-		"a stage died": {Result{Kernel: "6.1", Features: onOff(all61), Stages: []Stage{{Name: "functional", Tests: []Test{ok}},
-			{Name: "exact", Err: "the machine hangs", Log: "/tmp/x.log"}}}, "exact", []string{"exact: the machine hangs |  |  | /tmp/x.log"}},
-		"a stage without tests": {functional("6.1", all61), "functional", []string{"no test ran"}},
-		"own kernel, kernel features do not matter": {
-			functional("bzImage", "rules marks -btf -tcx pins", ok, skip("loader", "TestB", "kernel feature btf: built without")), "", nil},
-		"own kernel, product features do": {functional("bzImage", "-rules marks", ok), "rules", []string{"because rules"}},
-	} {
+	for name, c := range verdicts {
 		t.Run(name, func(t *testing.T) {
 			if c.result.Kernel == "bzImage" {
 				c.result.Release = "6.18.44"
