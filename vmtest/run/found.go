@@ -31,7 +31,7 @@ const kernelLogLines = 30
 
 func onStage(ctx context.Context, k *kernel.Kernel, s stage, b *build, o *options, kvm bool, w io.Writer) found {
 	dir := filepath.Join(o.out, k.Name, s.name)
-	f := found{stage: matrix.Stage{Name: s.name, Without: s.without, Log: filepath.Join(dir, "console.log")}}
+	f := found{stage: matrix.Stage{Name: s.name, Log: filepath.Join(dir, "console.log")}}
 	steps := s.steps(b, o)
 	report, err := boot(ctx, k, s, steps, b, dir, kvm, w)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *found) readTests(ctx context.Context, dir string, step plan.Step, r pla
 		return nil
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-p", pkg)
+	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-t", "-p", pkg)
 	cmd.Stdin = log
 	events, err := cmd.Output()
 	if err != nil {

@@ -13,28 +13,27 @@ import (
 	"github.com/trunkline/trunkline/vmtest/internal/plan"
 )
 
-// stage is one boot of a kernel: how the machine is, and which tests run in it.
+// stage is one boot of a kernel: how the machine is, and which tests run in it. What it lacks on purpose, expect.yaml says.
 type stage struct {
-	name    string
-	about   string
-	exact   bool     // the clock counts instructions
-	hybrid  bool     // cgroup v1 beside cgroup2
-	vng     bool     // under virtme-ng
-	append  string   // kernel command line
-	without []string // features that this machine lacks on purpose
-	suites  []string // nil: all
-	run     string   // which tests, as go test's -run; "": all
+	name   string
+	about  string
+	exact  bool     // the clock counts instructions
+	hybrid bool     // cgroup v1 beside cgroup2
+	vng    bool     // under virtme-ng
+	append string   // kernel command line
+	suites []string // nil: all
+	run    string   // which tests, as go test's -run; "": all
 }
 
 // The stages. The first is the whole of the tests; the others are for what the machine must be another for.
 var stages = []stage{
-	{name: "functional", about: "all tests, cgroup v2 only", without: []string{"exact-time"}},
+	{name: "functional", about: "all tests, cgroup v2 only"},
 	{name: "exact", about: "what is timed, on a clock that counts instructions", exact: true, suites: []string{"vmtest", "vmtest/lab"}, run: "Exact"},
-	{name: "hybrid", about: "cgroup v1 beside v2", hybrid: true, without: []string{"exact-time"}, suites: []string{"loader", "vmtest"},
+	{name: "hybrid", about: "cgroup v1 beside v2", hybrid: true, suites: []string{"loader", "vmtest"},
 		run: "Cgroup|BytesAreExact"},
-	{name: "no-ipv6", about: "a kernel booted without IPv6", append: "ipv6.disable=1", without: []string{"exact-time", "ipv6", "steering-ipv6"},
+	{name: "no-ipv6", about: "a kernel booted without IPv6", append: "ipv6.disable=1",
 		suites: []string{"loader", "vmtest"}, run: "IPv6|BytesAreExact|Steer"},
-	{name: "vng", about: "under virtme-ng", vng: true, without: []string{"exact-time"}, suites: []string{"loader/ledger"}},
+	{name: "vng", about: "under virtme-ng", vng: true, suites: []string{"loader/ledger"}},
 }
 
 func stageNames() []string {

@@ -41,6 +41,11 @@ func (j *judge) column() Column {
 	return c
 }
 
+// neverShown tells whether every stage that was run lacks a feature on purpose: then nothing is known of it.
+func (j *judge) neverShown(feature string) bool {
+	return len(j.result.Stages) > 0 && !slices.ContainsFunc(j.result.Stages, func(s Stage) bool { return !j.expect.takesAway(s.Name, feature) })
+}
+
 // runs judges the boot and each stage as a whole.
 func (j *judge) runs() []Cell {
 	first := Cell{Row: boot, State: OK}
@@ -85,7 +90,7 @@ func (j *judge) features() []Cell {
 	for _, name := range names {
 		if f, ok := reported[name]; ok {
 			cells = append(cells, j.feature(f))
-		} else if j.requires(name) {
+		} else if j.requires(name) && !j.neverShown(name) {
 			cells = append(cells, j.unreported(name))
 		}
 	}
@@ -100,7 +105,7 @@ func (j *judge) feature(f Feature) Cell {
 	case !known:
 		cell.fail(Reason{Text: "nothing is known of this feature",
 			Remedy: "give it a line in vmtest/internal/matrix/features.go, and list it in vmtest/expect.yaml where it must work"})
-	case !f.On && j.requires(f.Name):
+	case !f.On && j.requires(f.Name) && !j.neverShown(f.Name):
 		cell.State = Missing
 		cell.Reasons = []Reason{{Text: f.Detail, Remedy: f.Remedy}}
 	case !f.On:

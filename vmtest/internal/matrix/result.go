@@ -35,14 +35,11 @@ const PackageItself = "(package)"
 
 // Stage is one boot of a kernel and the tests run in it.
 type Stage struct {
-	Name string `json:"name"` // functional, exact, hybrid, no-ipv6 and so on
-	// Without names features that this machine lacks on purpose (no-ipv6: ipv6), so that tests may be skipped for them even
-	// where the kernel must have them. A first stage that is not on exact time lacks exact-time.
-	Without []string `json:"without,omitempty"`
-	Tests   []Test   `json:"tests"`
-	Err     string   `json:"err,omitempty"` // the machine died, was too slow, a binary did not start; empty: it ended well
-	Seconds float64  `json:"seconds"`
-	Log     string   `json:"log,omitempty"` // path of the kernel log
+	Name    string  `json:"name"` // functional, exact, hybrid, no-ipv6 and so on
+	Tests   []Test  `json:"tests"`
+	Err     string  `json:"err,omitempty"` // the machine died, was too slow, a binary did not start; empty: it ended well
+	Seconds float64 `json:"seconds"`
+	Log     string  `json:"log,omitempty"` // path of the kernel log
 }
 
 // Result is all that was found on one kernel.
