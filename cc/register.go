@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -30,7 +31,8 @@ type Options struct {
 	LockDir  string   // must exist; "" is DefaultLockDir, which all processes on a host share
 }
 
-// Registration is an algorithm that flows can have while it is held, by this process or by others. Flows that have it keep
+// Registration is an algorithm that flows can have while it is held, by this process or by others. It must stay reachable
+// until Close: a link goes with its last reference. Flows that have it keep
 // it to their end, even if the name is gone and another version has been registered since.
 type Registration struct {
 	Name   string
@@ -43,6 +45,9 @@ type Registration struct {
 	forget func() error // ByMap
 	unheld bool         // someone else's, and the kernel does not let us hold it
 }
+
+// ours begins the name of everything that trunkline puts into the kernel.
+const ours = "tl_"
 
 // attempts bounds how often a registration that vanishes just when it is joined is looked for.
 const attempts = 10
@@ -290,7 +295,7 @@ const (
 
 // Remove undoes what a Recorder wrote down, after the process that registered the name has ended.
 func Remove(name, lockFile string) (Outcome, error) {
-	if _, ok := Lookup(name); !ok {
+	if !strings.HasPrefix(name, ours) { // it may be another version's, so not in the catalogue
 		return "", fmt.Errorf("%s: %w", name, ErrUnknown)
 	}
 	if _, err := os.Stat(lockFile); errors.Is(err, os.ErrNotExist) {

@@ -27,9 +27,11 @@ func (l *Loader) Apply(rules []policy.Rule, peerAddrs []netip.AddrPort) error {
 	if err := l.applyPeerAddrs(peerAddrs); err != nil {
 		return err
 	}
+	l.holdAlgorithms(t)
 	if err := l.applyRules(t); err != nil {
 		return err
 	}
+	l.dropAlgorithms(t)
 	l.table = t
 	l.inForce.Store(t)
 	l.feature(l.spliceFeature(rules))

@@ -30,11 +30,12 @@ type Loader struct {
 	maps   map[string]*ebpf.Map // by name; complete after Load
 	splice spliceState          // settled by Load
 
-	applyMu   sync.Mutex // one Apply at a time; guards the next four
+	applyMu   sync.Mutex // one Apply at a time; guards the next five
 	table     *policy.Table
 	peerAddrs []netip.AddrPort
 	rules     ruleState
 	marks     markState
+	cc        ccState
 
 	inForce atomic.Pointer[policy.Table] // table, for those that cannot wait for an Apply
 
@@ -80,7 +81,8 @@ func (l *Loader) start(ctx context.Context) error {
 	if err := l.initAgent(); err != nil {
 		return err
 	}
-	l.startSplice(ctx) // before the rules, which ask whether there is a fast path
+	l.startSplice(ctx)  // before the rules, which ask whether there is a fast path
+	l.startAlgorithms() // and name algorithms
 	n, err := readNetwork()
 	if err != nil {
 		return err
@@ -100,7 +102,9 @@ func (l *Loader) start(ctx context.Context) error {
 		attach(ctx)
 	}
 	l.pinMaps()
-	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool { return slices.Contains([]string{"pins", "splice", "window"}, f.Name) })
+	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool {
+		return slices.Contains([]string{"pins", "splice", "struct-ops", "window"}, f.Name)
+	})
 	if !slices.ContainsFunc(hooks, func(f Feature) bool { return f.On }) {
 		return fmt.Errorf("no hook could be attached: %s", hooks[0].Detail)
 	}

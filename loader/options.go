@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/trunkline/trunkline/cc"
 	"github.com/trunkline/trunkline/loader/ledger"
 	"github.com/trunkline/trunkline/loader/policy"
 )
@@ -31,6 +32,9 @@ type Options struct {
 	Log        *slog.Logger     // nil: silent
 	Rules      []policy.Rule    // in force from the start
 	PeerAddrs  []netip.AddrPort // peers' listeners, never steered
+
+	lockDir string  // tests: where agents agree on congestion controls; "" is cc.DefaultLockDir
+	ccMode  cc.Mode // tests: as on a kernel without links of struct_ops
 }
 
 // withDefaults fills in what is left out and refuses what cannot be meant.
@@ -55,6 +59,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MarkBit == 0 {
 		o.MarkBit = DefaultMarkBit
+	}
+	if o.lockDir == "" {
+		o.lockDir = cc.DefaultLockDir
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

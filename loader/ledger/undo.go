@@ -38,6 +38,8 @@ func undoEntry(e Entry) Result {
 		o, detail = undoSysctl(e)
 	case Pin, File, Dir:
 		o, detail = remove(e.Target)
+	case StructOps:
+		o, detail = undoStructOps(e)
 	default:
 		o, detail = Failed, fmt.Sprintf("unknown kind %q: written by another version?", e.Kind)
 	}

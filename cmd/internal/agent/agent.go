@@ -182,9 +182,9 @@ func (a *agent) warn(c *config.Config) {
 	if w := outside(c, ownCgroup()); w != "" {
 		a.log.Warn(w)
 	}
-	for name, rules := range hostcheck.MissingCongestion(c.Rules) {
-		a.log.Warn("congestion control is not available; flows keep the kernel's default", "name", name, "rules", rules,
-			"remedy", "modprobe tcp_"+name)
+	for _, m := range hostcheck.MissingCongestion(c.Rules) {
+		a.log.Warn("congestion control is not available; flows keep the kernel's default", "name", m.Name, "rules", m.Rules,
+			"remedy", m.Remedy)
 	}
 }
 

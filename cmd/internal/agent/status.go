@@ -10,6 +10,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/cc"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/loader/policy"
@@ -87,6 +88,8 @@ func needed(t *policy.Table) map[string]bool {
 	for _, r := range rules {
 		n["marks"] = n["marks"] || r.Priority != bpf.PriorityOff
 		n["window"] = n["window"] || r.WindowBytes > 0
+		_, ours := cc.Lookup(r.Congestion)
+		n["struct-ops"] = n["struct-ops"] || ours
 		n["steering-ipv4"] = n["steering-ipv4"] || r.PeerID != 0 && r.Remote.Addr().Is4()
 		n["steering-ipv6"] = n["steering-ipv6"] || r.PeerID != 0 && r.Remote.Addr().Is6()
 	}

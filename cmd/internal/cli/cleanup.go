@@ -34,7 +34,8 @@ func cleanupCommand(env Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Undo everything, leave nothing",
-		Long: "cleanup undoes what an agent that is gone has written in its ledger: sysctls, pins, directories. Nothing else is\n" +
+		Long: "cleanup undoes what an agent that is gone has written in its ledger: sysctls, pins, directories, and before\n" +
+			"Linux 6.4 congestion controls. Nothing else is\n" +
 			"touched; what someone else has changed since is left alone and reported. Programs and links need no cleaning: they go\n" +
 			"with the process, even on kill -9. Keys and configuration stay.",
 		Example: "  trunkline cleanup                      # every instance under " + env.StateRoot + "\n" +

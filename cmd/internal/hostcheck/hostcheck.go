@@ -53,9 +53,9 @@ func Host(ctx context.Context, c *config.Config, running *control.Status) []Find
 	fit := preflight(r, c)
 	kernel(r, c, running, fit)
 	if missing := MissingCongestion(c.Rules); len(missing) > 0 {
-		for name, rules := range missing {
-			r.add(Warning, "congestion", "%s of %s is not available; its flows keep the kernel's default: modprobe tcp_%s, or choose one of %s",
-				name, strings.Join(rules, ", "), name, strings.Join(availableCongestion(), " "))
+		for _, m := range missing {
+			r.add(Warning, "congestion", "%s of %s is not available; its flows keep the kernel's default: %s",
+				m.Name, strings.Join(m.Rules, ", "), m.Remedy)
 		}
 	} else {
 		r.add(OK, "congestion", "every algorithm that rules name is there")
@@ -99,6 +99,7 @@ func kernel(r *report, c *config.Config, running *control.Status, fit bool) {
 	}
 	if fit {
 		hooks(r)
+		algorithms(r)
 	}
 	windows(r, c, "/proc/sys/net/core/rmem_max")
 }

@@ -4,13 +4,13 @@ package hostcheck
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 
+	"github.com/trunkline/trunkline/cc"
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/loader"
 )
@@ -44,23 +44,50 @@ func hooks(r *report) {
 	}
 }
 
-// MissingCongestion gives the congestion controls that rules name and this kernel does not offer now, each with the rules
-// that name it.
-func MissingCongestion(rules []config.Rule) map[string][]string {
-	have := availableCongestion()
-	missing := map[string][]string{}
-	for _, r := range rules {
-		if r.Congestion != "" && !slices.Contains(have, r.Congestion) {
-			missing[r.Congestion] = append(missing[r.Congestion], "rule "+r.Name)
-		}
+// algorithms asks the kernel whether it takes the congestion controls that trunkline brings along.
+func algorithms(r *report) {
+	mode, err := cc.Probe()
+	if err != nil {
+		r.add(Warning, "struct-ops", "rules cannot name trunkline's own congestion controls: %v", err)
+		return
 	}
-	return missing
+	r.add(OK, "struct-ops", "the kernel takes trunkline's own congestion controls, by %s", mode)
 }
 
-func availableCongestion() []string {
-	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+// Missing is a congestion control that rules name and this kernel does not offer now.
+type Missing struct {
+	Name   string
+	Rules  []string // that name it
+	Remedy string
+}
+
+// MissingCongestion gives the kernel's congestion controls that rules name and this kernel does not offer now, by name. Those
+// that trunkline brings along it registers itself.
+func MissingCongestion(rules []config.Rule) []Missing {
+	have, err := cc.Available()
 	if err != nil {
 		return nil
 	}
-	return strings.Fields(string(b))
+	var missing []Missing
+	for _, r := range rules {
+		if _, ours := cc.Lookup(r.Congestion); ours || r.Congestion == "" || slices.Contains(have, r.Congestion) {
+			continue
+		}
+		i := slices.IndexFunc(missing, func(m Missing) bool { return m.Name == r.Congestion })
+		if i < 0 {
+			i, missing = len(missing), append(missing, Missing{Name: r.Congestion, Remedy: remedyFor(r.Congestion, have)})
+		}
+		missing[i].Rules = append(missing[i].Rules, "rule "+r.Name)
+	}
+	slices.SortFunc(missing, func(a, b Missing) int { return strings.Compare(a.Name, b.Name) })
+	return missing
+}
+
+// remedyFor names what comes without a module, if there is such a thing.
+func remedyFor(name string, have []string) string {
+	remedy := "modprobe tcp_" + name
+	if _, ok := cc.Lookup("tl_" + name); ok {
+		return remedy + ", or name tl_" + name + ", which needs no module"
+	}
+	return remedy + ", or choose one of " + strings.Join(have, " ") + ", or one of `trunkline cc`"
 }
