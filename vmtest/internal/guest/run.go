@@ -57,6 +57,7 @@ func prepare(p plan.Plan) []string {
 	}
 	note(unix.Sethostname([]byte("vmtest")))
 	note(loopbackUp())
+	note(keepHooks())
 	return notes
 }
 
