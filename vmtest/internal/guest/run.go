@@ -46,9 +46,7 @@ func prepare(p plan.Plan) []string {
 			notes = append(notes, err.Error())
 		}
 	}
-	if p.Root != "" {
-		note(lateMounts(p.Hybrid))
-	}
+	note(lateMounts(p.Hybrid))
 	for _, m := range p.Modules {
 		note(LoadModule(m))
 	}
@@ -61,20 +59,29 @@ func prepare(p plan.Plan) []string {
 	return notes
 }
 
+// lateMounts mounts what a booted host has, unless another runner's init did that before.
 func lateMounts(hybrid bool) error {
 	errs := []error{
-		mountAt("tmpfs", "/dev/shm", "tmpfs", ""),
-		mountAt("devpts", "/dev/pts", "devpts", ""),
-		mountAt("bpf", "/sys/fs/bpf", "bpf", ""),
+		mountUnless("tmpfs", "/dev/shm", "tmpfs"),
+		mountUnless("devpts", "/dev/pts", "devpts"),
+		mountUnless("bpf", "/sys/fs/bpf", "bpf"),
 		os.MkdirAll("/run/netns", 0o755),
 		os.MkdirAll("/run/lock", 0o755),
 	}
 	if hybrid {
 		errs = append(errs, hybridCgroups())
-	} else {
+	} else if _, err := cgroup2(); err != nil {
 		errs = append(errs, mountAt("cgroup2", "/sys/fs/cgroup", "cgroup2", ""))
 	}
 	return errors.Join(errs...)
+}
+
+func mountUnless(source, target, fstype string) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err == nil && strings.Contains(string(mounts), " "+target+" "+fstype+" ") {
+		return nil
+	}
+	return mountAt(source, target, fstype, "")
 }
 
 // hybridCgroups lays /sys/fs/cgroup as distributions did that used the first version's controllers.
