@@ -18,3 +18,4 @@ package bpf
 //go:generate hook sockopsPlain sockops.c -- -DTL_NO_SPLICE
 //go:generate hook mark mark.c
 //go:generate hook dscp dscp.c
+//go:generate hook gate gate.c

@@ -30,3 +30,6 @@ func Mark() (*ebpf.CollectionSpec, error) { return loadMark() }
 
 // DSCP returns the program that writes the code point on marked packets.
 func DSCP() (*ebpf.CollectionSpec, error) { return loadDscp() }
+
+// Gate returns the program that a filter of clsact runs: it calls DSCP's through the map tl_gate while the agent lives.
+func Gate() (*ebpf.CollectionSpec, error) { return loadGate() }

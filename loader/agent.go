@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/loader/internal/netns"
 )
 
 // The heartbeat tells the connect hook that the engine is not merely listening but awake.
@@ -21,7 +22,7 @@ const (
 
 // initAgent writes the agent's entry for the first time: not steering, no engine.
 func (l *Loader) initAgent() error {
-	cookie, err := netnsCookie()
+	cookie, err := netns.Cookie()
 	if err != nil {
 		return err
 	}
@@ -86,18 +87,4 @@ func monotonic() uint64 {
 		return 0
 	}
 	return uint64(ts.Nano())
-}
-
-// netnsCookie returns the cookie of the network namespace that the agent runs in.
-func netnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("opening a socket: %w", err)
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0, fmt.Errorf("reading the network namespace's cookie: %w; needs Linux 5.14 or later", err)
-	}
-	return cookie, nil
 }

@@ -19,7 +19,8 @@ func LedgerPath(stateDir, instance string) string {
 }
 
 // Cleanup undoes what an agent that did not end well left behind: what its ledger says and nothing else. Programs and links
-// need no cleanup, they went with the process. It refuses while the agent runs.
+// need no cleanup, they went with the process; filters of clsact do, and are looked for in the caller's network namespace.
+// It refuses while the agent runs.
 func Cleanup(ctx context.Context, stateDir, instance string, log *slog.Logger) ([]ledger.Result, error) {
 	path := LedgerPath(stateDir, instance)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

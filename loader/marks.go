@@ -13,48 +13,74 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/trunkline/trunkline/bpf"
 )
 
+// codePointWriter is one way of having the code point written where packets leave.
+type codePointWriter interface {
+	fmt.Stringer // what the way is called
+	attach(netlink.Link) (attachment, error)
+}
+
+// attachment is the program at one interface.
+type attachment interface {
+	io.Closer
+	stands() bool // false: it is no longer there, though nobody closed it
+}
+
 // markState is where the code point is written.
 type markState struct {
-	dscp     *ebpf.Program     // nil: marks are off
-	attached map[int]io.Closer // by interface index
+	writer   codePointWriter    // nil: marks are off
+	attached map[int]attachment // by interface index
 	names    map[int]string
 }
 
+// refusal is an error of which it is known what helps.
+type refusal struct{ detail, remedy string }
+
+func (e *refusal) Error() string { return e.detail }
+
 // attachMarks attaches the program that decides about marks, and the one that writes them where packets leave. The first
-// without the second would be of no use, so both are loaded before either is attached, and neither where there is no tcx.
+// without the second would be of no use, so both are loaded before either is attached.
 func (l *Loader) attachMarks(context.Context) {
-	if err := TCX(); err != nil {
-		l.feature(Feature{Name: "marks", Detail: err.Error(), Remedy: "needs Linux 6.6 or later with CONFIG_NET_XGRESS; nothing else does"})
-		return
-	}
-	var dscp *ebpf.Collection
+	l.dropStaleFilters()
+	var writer codePointWriter
 	err := l.attempt(func() error {
 		mark, err := l.loadObject(bpf.Mark)
 		if err != nil {
 			return err
 		}
-		if dscp, err = l.loadObject(bpf.DSCP); err != nil {
+		if writer, err = l.newWriter(); err != nil {
 			return err
 		}
 		return l.attachCgroup(mark, "tl_mark", ebpf.AttachCGroupInetEgress)
 	})
 	if err != nil {
 		detail, remedy := whyNot(err, minKernel)
+		if r := (*refusal)(nil); errors.As(err, &r) {
+			detail, remedy = r.detail, r.remedy
+		}
 		l.feature(Feature{Name: "marks", Detail: detail, Remedy: remedy})
 		return
 	}
 	l.applyMu.Lock()
 	defer l.applyMu.Unlock()
-	l.marks.dscp = dscp.Programs["tl_dscp"]
-	l.marks.attached, l.marks.names = map[int]io.Closer{}, map[int]string{}
+	l.marks = markState{writer, map[int]attachment{}, map[int]string{}}
 	l.onClose(l.detachMarks)
 	l.readMarks()
+}
+
+// newWriter returns this kernel's way: tcx, whose links go with the process, or clsact where there is none.
+func (l *Loader) newWriter() (codePointWriter, error) {
+	switch err := TCX(); {
+	case l.o.forceClsact || errors.Is(err, ErrNoTCX):
+		return l.newClsact()
+	case err != nil:
+		return nil, err
+	}
+	return l.newTCX()
 }
 
 func (l *Loader) detachMarks() error {
@@ -64,7 +90,7 @@ func (l *Loader) detachMarks() error {
 	for _, c := range l.marks.attached {
 		errs = append(errs, c.Close())
 	}
-	l.marks.attached, l.marks.dscp = nil, nil
+	l.marks.attached, l.marks.writer = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -77,7 +103,7 @@ func (l *Loader) refreshMarks(n network) {
 
 // readMarks follows changes of rules.
 func (l *Loader) readMarks() {
-	if l.marks.dscp == nil {
+	if l.marks.writer == nil {
 		return
 	}
 	n, err := readNetwork()
@@ -90,35 +116,38 @@ func (l *Loader) readMarks() {
 
 // syncMarks brings the interfaces on which marks are written up to date with links, routes and rules.
 func (l *Loader) syncMarks(n network) {
-	if l.marks.dscp == nil {
+	if l.marks.writer == nil {
 		return
 	}
 	want, notes := l.markLinks(n)
-	for i := range l.marks.attached {
-		if _, ok := want[i]; !ok {
+	for i, a := range l.marks.attached {
+		if _, ok := want[i]; !ok || !a.stands() {
 			l.dropMarks(i)
 		}
 	}
+	var failed []error
 	for _, i := range slices.Sorted(maps.Keys(want)) {
 		if _, ok := l.marks.attached[i]; ok {
 			l.marks.names[i] = want[i].Attrs().Name
 			continue
 		}
-		err := l.writeMarks(want[i])
-		if err != nil {
+		if err := l.writeMarks(want[i]); err != nil {
 			notes = append(notes, fmt.Sprintf("not on %s: %v", want[i].Attrs().Name, err))
+			failed = append(failed, err)
 		}
 	}
-	l.feature(l.marksFeature(notes))
+	l.feature(l.marksFeature(notes, failed))
 }
 
-// marksFeature says where marks are written.
-func (l *Loader) marksFeature(notes []string) Feature {
+// marksFeature says where marks are written, and by what.
+func (l *Loader) marksFeature(notes []string, failed []error) Feature {
 	names := slices.Sorted(maps.Values(l.marks.names))
 	f := Feature{Name: "marks", On: true}
 	switch {
 	case len(names) > 0:
-		f.Detail = fmt.Sprintf("code point %d on %s", l.o.DSCP, strings.Join(names, ", "))
+		f.Detail = fmt.Sprintf("code point %d on %s (%s)", l.o.DSCP, strings.Join(names, ", "), l.marks.writer)
+	case len(failed) > 0:
+		f.On = false
 	case len(l.o.Interfaces) > 0:
 		f.On, f.Remedy = false, "correct `interfaces` in the configuration, or leave it out"
 	default:
@@ -126,6 +155,11 @@ func (l *Loader) marksFeature(notes []string) Feature {
 	}
 	if len(notes) > 0 {
 		f.Detail = strings.Join(slices.DeleteFunc(append([]string{f.Detail}, notes...), func(s string) bool { return s == "" }), "; ")
+	}
+	for _, err := range failed {
+		if r := (*refusal)(nil); errors.As(err, &r) && !strings.Contains(f.Remedy, r.remedy) {
+			f.Remedy = strings.TrimPrefix(f.Remedy+"; "+r.remedy, "; ")
+		}
 	}
 	return f
 }
@@ -141,16 +175,17 @@ func (l *Loader) writeMarks(nl netlink.Link) error {
 	if err := l.maps["tl_iface"].Update(key, bpf.Iface{L2Bytes: l2}, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("entering the interface: %w", err)
 	}
-	lk, err := link.AttachTCX(link.TCXOptions{Interface: a.Index, Program: l.marks.dscp, Attach: ebpf.AttachTCXEgress})
+	at, err := l.marks.writer.attach(nl)
 	if err != nil {
-		return errors.Join(fmt.Errorf("attaching to its egress: %w", err), l.maps["tl_iface"].Delete(key))
+		return errors.Join(err, l.maps["tl_iface"].Delete(key))
 	}
-	l.marks.attached[a.Index], l.marks.names[a.Index] = lk, a.Name
-	l.log.Info("marks are written", "interface", a.Name, "l2_bytes", l2)
+	l.marks.attached[a.Index], l.marks.names[a.Index] = at, a.Name
+	l.log.Info("marks are written", "interface", a.Name, "by", l.marks.writer, "l2_bytes", l2)
 	return nil
 }
 
-// dropMarks stops writing marks on an interface; the kernel has detached the program already if the interface is gone.
+// dropMarks stops writing marks on an interface. If that is gone, or someone has detached the program, nothing is left to do
+// there.
 func (l *Loader) dropMarks(index int) {
 	if err := l.marks.attached[index].Close(); err != nil {
 		l.log.Warn("detaching from an interface", "interface", l.marks.names[index], "err", err)

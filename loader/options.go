@@ -35,6 +35,8 @@ type Options struct {
 
 	lockDir string  // tests: where agents agree on congestion controls; "" is cc.DefaultLockDir
 	ccMode  cc.Mode // tests: as on a kernel without links of struct_ops
+
+	forceClsact bool // tests: marks are written as on a kernel without tcx
 }
 
 // withDefaults fills in what is left out and refuses what cannot be meant.

@@ -3,16 +3,19 @@
 package loader
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoTCX says that packets cannot be marked.
-var ErrNoTCX = errors.New("the kernel has no tcx, which marks need at the interfaces")
+// ErrNoTCX says that programs at an interface need clsact.
+var ErrNoTCX = errors.New("the kernel has no tcx")
 
 // loopback is the index of the loopback interface, in any network namespace.
 const loopback = 1
@@ -27,6 +30,31 @@ func TCX() error {
 		return ErrNoTCX
 	}
 	return fmt.Errorf("asking for tcx: %w", err)
+}
+
+// Clsact says what is missing for filters of clsact, as far as it can be known without changing anything: nil where there is
+// no list of the kernel's modules.
+func Clsact() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return nil
+	}
+	dir := filepath.Join("/lib/modules", unix.ByteSliceToString(u.Release[:]))
+	builtin, err := os.ReadFile(filepath.Join(dir, "modules.builtin"))
+	if err != nil {
+		return nil
+	}
+	loadable, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
+	if err != nil {
+		return nil
+	}
+	for _, name := range []string{"sch_ingress", "cls_bpf"} {
+		file := "/" + name + ".ko"
+		if !bytes.Contains(builtin, []byte(file)) && !bytes.Contains(loadable, []byte(file)) {
+			return fmt.Errorf("the kernel has neither tcx nor %s", name)
+		}
+	}
+	return nil
 }
 
 // Preflight says what would keep Load from running at all here, for a cgroup below the cgroup2 mount. It changes nothing.

@@ -17,6 +17,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/trunkline/trunkline/loader/internal/clsact"
 )
 
 // ErrInUse says that another process, a running agent, holds the ledger.
@@ -36,6 +38,9 @@ const (
 	Pin    Kind = "pin"    // Target is a path on bpffs
 	Dir    Kind = "dir"    // Target is a directory, removed only if it is empty
 	File   Kind = "file"   // Target is a file
+
+	ClsactQdisc  Kind = "clsact-qdisc"  // Target is an interface, Place says which: its qdisc until a filter of ours stands there
+	ClsactFilter Kind = "clsact-filter" // Target is an interface, Filter says which: at its egress, with the qdisc if that is ours
 )
 
 // Entry is one change.
@@ -46,6 +51,9 @@ type Entry struct {
 	Old    string    `json:"old,omitempty"`
 	New    string    `json:"new,omitempty"`
 	Time   time.Time `json:"time"` // given by Record
+
+	Place  *clsact.Place  `json:"place,omitempty"`
+	Filter *clsact.Filter `json:"filter,omitempty"`
 }
 
 // Ledger is the file. It is safe for concurrent use.

@@ -38,6 +38,8 @@ func undoEntry(e Entry) Result {
 		o, detail = undoSysctl(e)
 	case Pin, File, Dir:
 		o, detail = remove(e.Target)
+	case ClsactQdisc, ClsactFilter:
+		o, detail = undoClsact(e)
 	case StructOps:
 		o, detail = undoStructOps(e)
 	default:

@@ -32,7 +32,7 @@ func hooks(r *report) {
 		}
 		switch {
 		case errors.Is(err, loader.ErrNoTCX):
-			r.add(Warning, h.name, "%v: %s; use Linux 6.6 or later with CONFIG_NET_XGRESS, or leave it", err, h.lost)
+			withoutTCX(r, h.lost)
 		case err == nil:
 			r.add(OK, h.name, "the kernel has %s programs", h.kind)
 		case errors.Is(err, ebpf.ErrNotSupported):
@@ -42,6 +42,16 @@ func hooks(r *report) {
 			r.add(Warning, h.name, "cannot be asked for: %v; run as root", err)
 		}
 	}
+}
+
+// withoutTCX says whether marks can be written the older way. Whether something is in its way at an interface only attaching
+// shows.
+func withoutTCX(r *report, lost string) {
+	if err := loader.Clsact(); err != nil {
+		r.add(Warning, "marks", "%v: %s; use a kernel with CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF and CONFIG_NET_CLS_ACT, or Linux 6.6 or later", err, lost)
+		return
+	}
+	r.add(OK, "marks", "the kernel has no tcx; filters of clsact are used")
 }
 
 // algorithms asks the kernel whether it takes the congestion controls that trunkline brings along.
