@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is trunkline's command line. Nouns read (status, flows, peers, explain, check, version); verbs change
-// (agent, reload, drain, cleanup, keygen, demo). Every command that reads has --json.
+// (agent, reload, drain, cleanup, keygen, demo, bench). Every command that reads has --json.
 package cli
 
 import (
@@ -99,11 +99,13 @@ func newRoot(env Env) *cobra.Command {
 	}
 	for _, c := range []*cobra.Command{
 		agentCommand(env), reloadCommand(env), drainCommand(env), cleanupCommand(env), keygenCommand(env), demoCommand(env),
+		benchCommand(env),
 	} {
 		c.GroupID = "change"
 		root.AddCommand(c)
 	}
 	root.AddCommand(demoChildren()...)
+	root.AddCommand(benchChildren()...)
 	return root
 }
 
