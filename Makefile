@@ -17,8 +17,13 @@ demo: build ## two sites, an emulated WAN, one file three times (root)
 test: build ## everything, on this kernel, in namespaces and cgroups of its own (root)
 	$(GO) test -count=1 -p 1 -timeout 25m ./...
 
-bench: ## the codec's speed and ratio
+ifdef ARGS
+bench: build ## the codec's speed and ratio; or an experiment, as in make bench ARGS="overhead --quick" (root)
+	bin/trunkline bench $(ARGS)
+else
+bench:
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./proxy/dedup/...
+endif
 
 vmtest: build ## the same tests in virtual machines, one per kernel; KERNEL=6.12 or KERNEL=/path/to/bzImage for one (root)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmtest ./vmtest/run
