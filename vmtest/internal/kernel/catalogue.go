@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ func places(name string) []place {
 	case "6.1":
 		return []place{bookworm}
 	case "6.12":
-		return []place{bookwormBackports, trixie}
+		return []place{bookwormBackports, bookworm, trixie} // security updates of bookworm have one, too
 	case Newest:
 		return []place{trixieBackports}
 	default:
@@ -92,6 +93,7 @@ type find struct {
 	release  string
 	version  string
 	packages []stanza // the image and all that it is split into
+	lacking  []string // what it needs of the same release and the suite does not have: of old kernels, parts are cleaned up
 }
 
 // index answers what a place's packages are.
@@ -130,11 +132,12 @@ func resolve(ctx context.Context, in index, name string) (*find, error) {
 		if next, err = in.show(ctx, wanted...); err != nil {
 			return nil, err
 		}
-		if len(next) != len(wanted) {
-			return nil, fmt.Errorf("%s needs %s, of which the suite has only %d", image.Package,
-				strings.Join(wanted, ", "), len(next))
-		}
 		f.packages = append(f.packages, next...)
+		for _, w := range wanted {
+			if !slices.ContainsFunc(next, func(s stanza) bool { return s.Package == w }) {
+				f.lacking = append(f.lacking, w)
+			}
+		}
 	}
 	return f, nil
 }

@@ -59,6 +59,9 @@ func (s store) debianFrom(ctx context.Context, where place, name string, l log) 
 	}
 	tree := filepath.Join(dir, "tree")
 	if err := unpack(ctx, debs, tree, r.Release, l); err != nil {
+		if len(f.lacking) > 0 {
+			err = fmt.Errorf("%w; %s no longer has %s", err, where[0], strings.Join(f.lacking, ", "))
+		}
 		return nil, err
 	}
 	return s.save(tree, r, aliases...)
