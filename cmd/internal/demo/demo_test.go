@@ -23,6 +23,7 @@ import (
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/cmd/internal/labagent"
 )
 
 // behaviourEnv says how the stand-in for an agent behaves.
@@ -315,7 +316,7 @@ func TestRemoveStale(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(path) })
 	}
-	removeStale(t.Context(), o.Binary, newProgress(io.Discard))
+	labagent.RemoveStale(t.Context(), program, o.Binary)
 	for path, want := range map[string]bool{stale: false, live: true, foreign: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v", path, err)

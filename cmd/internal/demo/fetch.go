@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/trunkline/trunkline/cmd/internal/labagent"
 )
 
 // stallTimeout is how long a fetch may bring no byte before it has failed.
@@ -41,9 +43,9 @@ func (w *world) fetchAll(ctx context.Context) (*Result, error) {
 			return nil, fmt.Errorf("making room: %w", err)
 		}
 	}
-	st, err := w.a.control().Status(ctx)
+	st, err := w.a.agent.Control().Status(ctx)
 	if err != nil {
-		return nil, w.a.failure(err)
+		return nil, w.a.agent.Failure(err)
 	}
 	r.finish(w.lab.Link.Stats(), st)
 	return r, nil
@@ -54,7 +56,7 @@ func (w *world) withLogs(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return fmt.Errorf("%w\nagent at site a%s\nagent at site b%s", err, tail(w.a.log()), tail(w.b.log()))
+	return fmt.Errorf("%w\nagent at site a%s\nagent at site b%s", err, labagent.Tail(w.a.agent.Log()), labagent.Tail(w.b.agent.Log()))
 }
 
 // target is where the client puts what it fetches.
@@ -126,7 +128,7 @@ func (w *world) client(ctx context.Context, name string, port uint16) (time.Dura
 			seen, since = n, time.Now()
 		}
 		w.say.fetching(name, seen, w.file.size, time.Since(start))
-		err := w.alive()
+		err := errors.Join(w.a.agent.Alive(), w.b.agent.Alive())
 		if err == nil && time.Since(since) > stallTimeout {
 			err = fmt.Errorf("nothing came for %v after %d bytes", stallTimeout, seen)
 		}

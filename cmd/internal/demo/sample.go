@@ -19,7 +19,7 @@ type got struct {
 // a second, so the first second is watched closely.
 func (w *world) sample(ctx context.Context, port uint16) got {
 	var g got
-	a, b := w.a.control(), w.b.control()
+	a, b := w.a.agent.Control(), w.b.agent.Control()
 	start := time.Now()
 	for {
 		// An answer that does not come is the business of whoever watches the fetch itself.

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/trunkline/trunkline/cmd/internal/labagent"
 )
 
 // fileName is what the file is called on the web server.
@@ -39,7 +41,7 @@ func (w *world) startServer(ctx context.Context) error {
 		name, args = nginx, []string{"-p", w.dir, "-e", w.serverLog(), "-c", conf}
 	}
 	var err error
-	if w.server, err = startIn(w.b.Site, w.serverLog(), name, args...); err != nil {
+	if w.server, err = labagent.StartLogged(w.b.Site, w.serverLog(), name, args...); err != nil {
 		return err
 	}
 	return w.waitServer(ctx)
@@ -98,13 +100,13 @@ func (w *world) waitServer(ctx context.Context) error {
 		}
 		select {
 		case <-ended:
-			return fmt.Errorf("the web server ended at once%s", tail(w.serverLog()))
+			return fmt.Errorf("the web server ended at once%s", labagent.Tail(w.serverLog()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(pollEvery):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the web server does not answer: %w%s", err, tail(w.serverLog()))
+			return fmt.Errorf("the web server does not answer: %w%s", err, labagent.Tail(w.serverLog()))
 		}
 	}
 }

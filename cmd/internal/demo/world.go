@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/trunkline/trunkline/cmd/internal/labagent"
 	"github.com/trunkline/trunkline/cmd/internal/units"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
@@ -17,9 +18,11 @@ import (
 // How long the parts may take on a slow machine.
 const (
 	readyTimeout = 30 * time.Second
-	stopTimeout  = 15 * time.Second
 	pollEvery    = 50 * time.Millisecond
 )
+
+// program is what directories and instances of the demo are known by.
+const program = "demo"
 
 // world is everything the demo made, and so must remove.
 type world struct {
@@ -33,7 +36,9 @@ type world struct {
 }
 
 func (w *world) run(ctx context.Context) error {
-	removeStale(ctx, w.opts.Binary, w.say)
+	for _, dir := range labagent.RemoveStale(ctx, program, w.opts.Binary) {
+		w.say.notef("removed %s, which a killed demo left", dir)
+	}
 	if err := w.build(); err != nil {
 		return err
 	}
@@ -59,28 +64,30 @@ func (w *world) run(ctx context.Context) error {
 // build makes the sites and writes down what their agents are to do.
 func (w *world) build() (err error) {
 	w.say.stepf("making two sites and a WAN of %s", describe(w.opts))
-	if w.dir, err = makeDir(); err != nil {
+	if w.dir, err = labagent.MakeDir(program); err != nil {
 		return err
 	}
 	if w.lab, err = lab.New(w.opts.labOptions()); err != nil {
 		return fmt.Errorf("making the sites: %w", err)
 	}
-	w.a, w.b = w.site(w.lab.A), w.site(w.lab.B)
-	for _, s := range []*site{w.a, w.b} {
-		if err := s.prepare(); err != nil {
-			return err
-		}
+	if w.a, err = w.site(w.lab.A); err != nil {
+		return err
+	}
+	if w.b, err = w.site(w.lab.B); err != nil {
+		return err
 	}
 	congestion, history := bestCongestion(), max(64<<20, 4*w.file.size)
 	window := windowFor(w.opts.Rate, w.opts.RTT)
-	if err := w.a.writeConfig(w.b, congestion, window, history); err != nil {
+	if err := w.a.configure(w.b, congestion, window, history); err != nil {
 		return err
 	}
-	return w.b.writeConfig(w.a, congestion, window, history)
+	return w.b.configure(w.a, congestion, window, history)
 }
 
-func (w *world) site(s *lab.Site) *site {
-	return &site{Site: s, instance: fmt.Sprintf("demo-%d-%s", os.Getpid(), s.Name), dir: filepath.Join(w.dir, s.Name)}
+func (w *world) site(s *lab.Site) (*site, error) {
+	instance := fmt.Sprintf("%s-%d-%s", program, os.Getpid(), s.Name)
+	agent, err := labagent.New(s, w.opts.Binary, instance, filepath.Join(w.dir, s.Name))
+	return &site{s, agent}, err
 }
 
 func (w *world) start(ctx context.Context) error {
@@ -89,15 +96,16 @@ func (w *world) start(ctx context.Context) error {
 		return err
 	}
 	for _, s := range []*site{w.b, w.a} {
-		if err := w.startAgent(s); err != nil {
+		if err := s.agent.Start(); err != nil {
 			return err
 		}
 	}
 	w.say.stepf("waiting for the agents to meet")
-	if err := w.waitReady(ctx, w.b, false); err != nil {
+	if _, err := w.b.agent.WaitReady(ctx, false); err != nil {
 		return err
 	}
-	return w.waitReady(ctx, w.a, true)
+	_, err := w.a.agent.WaitReady(ctx, true)
+	return err
 }
 
 // close removes the world. Agents get the time to undo what they did to the kernel; for one that does not end by itself
@@ -108,7 +116,7 @@ func (w *world) close() error {
 	if w.lab != nil {
 		for _, s := range []*site{w.a, w.b} {
 			if s != nil && s.agent != nil {
-				errs = append(errs, w.stopAgent(s))
+				errs = append(errs, s.agent.Stop())
 			}
 		}
 		errs = append(errs, w.lab.Close())
@@ -141,20 +149,20 @@ func (w *world) keepLogs() error {
 }
 
 func (w *world) logOf(s *site) string {
-	if s == nil {
+	if s == nil || s.agent == nil {
 		return ""
 	}
-	return s.log()
+	return s.agent.Log()
 }
 
 // hold waits until the person has looked around.
 func (w *world) hold(ctx context.Context) {
 	fmt.Fprintf(w.opts.Stderr, "\nBoth sites stay until Ctrl-C. To enter one, in another terminal:\n")
 	for _, s := range []*site{w.a, w.b} {
-		pid := s.agent.Process.Pid
+		pid := s.agent.PID()
 		fmt.Fprintf(w.opts.Stderr, "  site %s (%s):  sudo sh -c 'echo $$ > %s/cgroup.procs; exec nsenter --net=/proc/%d/ns/net bash'\n",
 			s.Name, s.Addr4, s.Cgroup, pid)
-		fmt.Fprintf(w.opts.Stderr, "      its agent: trunkline status --config %s\n", s.config())
+		fmt.Fprintf(w.opts.Stderr, "      its agent: trunkline status --config %s\n", s.agent.Config())
 	}
 	fmt.Fprintf(w.opts.Stderr, "  then at site a:  curl -o /dev/null http://%s/%s  (direct: port %d)\n", w.b.Addr4, fileName, directPort)
 	<-ctx.Done()

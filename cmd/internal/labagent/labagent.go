@@ -115,9 +115,9 @@ func (a *Agent) WaitReady(ctx context.Context, peersToo bool) (control.Status, e
 		last = err
 		select {
 		case <-a.ended:
-			return st, a.failure(errors.New("ended at once"))
+			return st, a.Failure(errors.New("ended at once"))
 		case <-ctx.Done():
-			return st, a.failure(fmt.Errorf("%w (%w)", context.Cause(ctx), last))
+			return st, a.Failure(fmt.Errorf("%w (%w)", context.Cause(ctx), last))
 		case <-time.After(pollEvery):
 		}
 	}
@@ -136,14 +136,14 @@ func peersDown(st control.Status) error {
 func (a *Agent) Alive() error {
 	select {
 	case <-a.ended:
-		return a.failure(errors.New("has ended"))
+		return a.Failure(errors.New("has ended"))
 	default:
 		return nil
 	}
 }
 
-// failure wraps what is wrong with an agent in the end of its log.
-func (a *Agent) failure(err error) error {
+// Failure wraps what is wrong with an agent in the end of its log.
+func (a *Agent) Failure(err error) error {
 	return fmt.Errorf("the agent at site %s: %w%s", a.Site.Name, err, Tail(a.Log()))
 }
 
