@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // footprintView is what trunkline could leave behind in a kernel.
@@ -46,7 +48,7 @@ func footprint(t *testing.T) footprintView {
 // linesWith runs a command and returns the lines that contain a word.
 func linesWith(t *testing.T, word string, name string, args ...string) []string {
 	t.Helper()
-	out, err := exec.Command(name, args...).Output()
+	out, err := exec.Command(testkit.NeedProgram(t, name), args...).Output()
 	if err != nil {
 		t.Fatalf("%s %v: %v", name, args, err)
 	}
@@ -63,7 +65,7 @@ func linesWith(t *testing.T, word string, name string, args ...string) []string 
 func (f footprintView) wantSame(t *testing.T) {
 	t.Helper()
 	var now footprintView
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Wait(5 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if now = footprint(t); len(now.programs) <= len(f.programs) {
 			break
 		}
@@ -86,7 +88,7 @@ func (f footprintView) wantSame(t *testing.T) {
 
 // A killed agent leaves its pins, which people may be reading; cleanup removes them and nothing else.
 func TestCleanupAfterAKill(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	before := footprint(t)
 	bpffs := t.TempDir()
 	if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
@@ -103,6 +105,7 @@ func TestCleanupAfterAKill(t *testing.T) {
 	w.a.start()
 	w.b.start()
 	w.waitPeers()
+	w.a.need(t, "pins")
 	serve(t, w.lab.B, w.lab.B.Addr4)
 	hold := startClient(t, w.lab.A.Namespace, "drink", arg("addr", at(w.lab.B.Addr4, portHold)))
 	waitFor(t, 5*time.Second, "the flow to be open", func() bool { return w.a.peer().RawReceived > 0 })

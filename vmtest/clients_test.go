@@ -18,18 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
-
-// need finds a program that the tests use; a missing one is a failure, since a skip would hide that nothing ran.
-func need(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("%v: install it with `make deps`", err)
-	}
-	return path
-}
 
 // daemon runs a server at a site until the test ends, and waits until it accepts at the address.
 func daemon(t *testing.T, site *lab.Site, cmd *exec.Cmd, ready ...netip.AddrPort) {
@@ -46,7 +37,7 @@ func daemon(t *testing.T, site *lab.Site, cmd *exec.Cmd, ready ...netip.AddrPort
 		_ = cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-exited:
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Wait(5 * time.Second)):
 			_ = cmd.Process.Kill()
 			<-exited
 		}
@@ -57,7 +48,7 @@ func daemon(t *testing.T, site *lab.Site, cmd *exec.Cmd, ready ...netip.AddrPort
 	for _, addr := range ready {
 		waitFor(t, 15*time.Second, cmd.Path+" accepting at "+addr.String(), func() bool {
 			return site.Do(func() error {
-				c, err := net.DialTimeout("tcp", addr.String(), time.Second)
+				c, err := net.DialTimeout("tcp", addr.String(), testkit.Wait(time.Second))
 				if err == nil {
 					c.Close()
 				}
@@ -70,9 +61,9 @@ func daemon(t *testing.T, site *lab.Site, cmd *exec.Cmd, ready ...netip.AddrPort
 // output runs a client program at a site and returns its standard output.
 func output(t *testing.T, site *lab.Site, name string, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Wait(2*time.Minute))
 	defer cancel()
-	cmd := site.Command(ctx, need(t, name), args...)
+	cmd := site.Command(ctx, testkit.NeedProgram(t, name), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := site.Run(cmd); err != nil {
@@ -82,7 +73,11 @@ func output(t *testing.T, site *lab.Site, name string, args ...string) []byte {
 }
 
 func (w *world) readyB(port uint16) []netip.AddrPort {
-	return []netip.AddrPort{netip.AddrPortFrom(w.lab.B.Addr4, port), netip.AddrPortFrom(w.lab.B.Addr6, port)}
+	var all []netip.AddrPort
+	for _, a := range w.lab.B.Addrs() {
+		all = append(all, netip.AddrPortFrom(a, port))
+	}
+	return all
 }
 
 // steered runs f for both families and fails the test unless each run sent flows through the engine.
@@ -131,17 +126,21 @@ func fileSum(t *testing.T, path string) string {
 func TestCurlAndNginx(t *testing.T) {
 	w := newWorld(t, setup{})
 	root := publicDir(t)
-	want := writeStream(t, filepath.Join(root, "file"), 7, 30_000_000)
+	want := writeStream(t, filepath.Join(root, "file"), 7, testkit.Size(30_000_000, 2_000_000))
+	listens := ""
+	for _, at := range w.readyB(80) {
+		listens += fmt.Sprintf("listen %s; ", at)
+	}
 	conf := filepath.Join(root, "nginx.conf")
 	text := fmt.Sprintf(`user root; daemon off; master_process off; pid %[1]s/nginx.pid; error_log %[1]s/error.log;
 events {}
 http { access_log off; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
   sendfile on;
-  server { listen %[2]s:80; listen [%[3]s]:80; root %[1]s; } }`, root, w.lab.B.Addr4, w.lab.B.Addr6)
+  server { %[2]s root %[1]s; } }`, root, listens)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), need(t, "nginx"), "-c", conf, "-e", root+"/error.log"), w.readyB(80)...)
+	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "nginx"), "-c", conf, "-e", root+"/error.log"), w.readyB(80)...)
 	w.steered(t, func(t *testing.T, host string, _ netip.Addr) {
 		for range 3 {
 			got := filepath.Join(t.TempDir(), "got")
@@ -164,7 +163,7 @@ http { access_log off; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastc
 
 func TestIperf3(t *testing.T) {
 	w := newWorld(t, setup{})
-	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), need(t, "iperf3"), "-s", "-p", "5201"))
+	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "iperf3"), "-s", "-p", "5201"))
 	w.steered(t, func(t *testing.T, _ string, addr netip.Addr) {
 		for _, direction := range [][]string{nil, {"-R"}, {"--bidir"}} {
 			args := append([]string{"-c", addr.String(), "-p", "5201", "-t", "2", "-P", "2", "--json"}, direction...)
@@ -180,7 +179,7 @@ func TestIperf3(t *testing.T) {
 				t.Fatalf("iperf3 %v: %v %s", direction, err, got.Error)
 			}
 			// What is on its way when the sender stops is not counted: tens of megabytes here, with all its windows open.
-			if got.End.Received.Bytes < 10e6 {
+			if got.End.Received.Bytes < float64(testkit.Size(10e6, 500e3)) {
 				t.Errorf("iperf3 %v: %.0f bytes received", direction, got.End.Received.Bytes)
 			}
 		}
@@ -197,14 +196,14 @@ func TestRsyncDaemon(t *testing.T) {
 	sums := map[string]string{}
 	for i := range 40 {
 		name := fmt.Sprintf("sub/f%02d", i)
-		sums[name] = writeStream(t, filepath.Join(src, name), uint64(i), int64(i)*20_000)
+		sums[name] = writeStream(t, filepath.Join(src, name), uint64(i), int64(i)*testkit.Size(20_000, 5_000))
 	}
-	sums["big"] = writeStream(t, filepath.Join(src, "big"), 99, 15_000_000)
+	sums["big"] = writeStream(t, filepath.Join(src, "big"), 99, testkit.Size(15_000_000, 2_000_000))
 	conf := filepath.Join(root, "rsyncd.conf")
 	if err := os.WriteFile(conf, []byte(fmt.Sprintf("uid = root\ngid = root\nuse chroot = no\n[files]\n\tpath = %s\n\tread only = no\n", src)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), need(t, "rsync"), "--daemon", "--no-detach", "--config="+conf, "--port=873"), w.readyB(873)...)
+	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "rsync"), "--daemon", "--no-detach", "--config="+conf, "--port=873"), w.readyB(873)...)
 	w.steered(t, func(t *testing.T, host string, _ netip.Addr) {
 		got := t.TempDir()
 		output(t, w.lab.A, "rsync", "-a", "rsync://"+host+"/files/", got+"/")
@@ -214,7 +213,7 @@ func TestRsyncDaemon(t *testing.T) {
 			}
 		}
 		// And up, after a change in the middle.
-		want := writeStream(t, filepath.Join(got, "big"), 100, 14_000_000)
+		want := writeStream(t, filepath.Join(got, "big"), 100, testkit.Size(14_000_000, 1_900_000))
 		output(t, w.lab.A, "rsync", "-a", "--ignore-times", got+"/big", "rsync://"+host+"/files/up")
 		if sum := fileSum(t, filepath.Join(src, "up")); sum != want {
 			t.Errorf("uploaded: sha256 %s, want %s", sum, want)
@@ -228,7 +227,7 @@ func TestGitClone(t *testing.T) {
 	repo := filepath.Join(root, "repo")
 	git := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(need(t, "git"), args...)
+		cmd := exec.Command(testkit.NeedProgram(t, "git"), args...)
 		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.org", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.org", "GIT_CONFIG_GLOBAL=/dev/null")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -237,13 +236,13 @@ func TestGitClone(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	git("init", "-q", "-b", "main", repo)
-	for i := range 30 {
+	for i := range testkit.Count(30, 10) {
 		writeStream(t, filepath.Join(repo, fmt.Sprintf("f%d", i%7)), uint64(i), 100_000)
 		git("-C", repo, "add", ".")
 		git("-C", repo, "commit", "-q", "-m", fmt.Sprintf("change %d", i))
 	}
 	want := git("-C", repo, "rev-parse", "HEAD")
-	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), need(t, "git"), "daemon", "--export-all", "--base-path="+root, "--reuseaddr", "--port=9418"), w.readyB(9418)...)
+	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "git"), "daemon", "--export-all", "--base-path="+root, "--reuseaddr", "--port=9418"), w.readyB(9418)...)
 	w.steered(t, func(t *testing.T, host string, _ netip.Addr) {
 		got := filepath.Join(t.TempDir(), "clone")
 		output(t, w.lab.A, "git", "clone", "-q", "git://"+host+"/repo", got)

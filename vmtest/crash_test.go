@@ -5,6 +5,8 @@ package vmtest
 import (
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // wantNoCleanEnd says that a client whose agent was killed saw the transfer through or a reset, never a clean end with
@@ -27,10 +29,10 @@ func TestAKilledAgentInTransferIsAReset(t *testing.T) {
 			t.Run(victim+" "+role, func(t *testing.T) {
 				w := servedWorld(t, setup{})
 				port := map[string]uint16{"fetch": portSource, "push": portSink}[role]
-				c := startClient(t, w.lab.A.Namespace, role, arg("addr", at(w.lab.B.Addr4, port)), "-bytes=200000000", "-count=8", "-concurrent=8")
+				c := startClient(t, w.lab.A.Namespace, role, arg("addr", at(w.lab.B.Addr4, port)), arg("bytes", testkit.Size(200_000_000, 50_000_000)), "-count=8", "-concurrent=8")
 				waitFor(t, 10*time.Second, "eight flows under way", func() bool {
 					p := w.a.peer()
-					return p.FlowsOpened == 8 && p.RawReceived+p.RawSent > 4_000_000
+					return p.FlowsOpened == 8 && p.RawReceived+p.RawSent > uint64(testkit.Size(4_000_000, 1_000_000))
 				})
 				map[string]*agent{"near": w.a, "far": w.b}[victim].kill()
 				o := c.wait()
@@ -48,13 +50,14 @@ func TestAClientInATightLoopSeesNoRefusal(t *testing.T) {
 	for _, victim := range []string{"near", "far"} {
 		t.Run(victim, func(t *testing.T) {
 			w := servedWorld(t, setup{})
-			c := startClient(t, w.lab.A.Namespace, "echo", arg("addr", at(w.lab.B.Addr4, portEcho)), "-count=10000", "-concurrent=16")
-			waitFor(t, 10*time.Second, "flows", func() bool { return w.a.peer().FlowsOpened > 500 })
+			n := testkit.Count(10_000, 2000)
+			c := startClient(t, w.lab.A.Namespace, "echo", arg("addr", at(w.lab.B.Addr4, portEcho)), arg("count", n), "-concurrent=16")
+			waitFor(t, 10*time.Second, "flows", func() bool { return w.a.peer().FlowsOpened > uint64(n/20) })
 			map[string]*agent{"near": w.a, "far": w.b}[victim].kill()
 			o := c.wait()
 			o.wantNoCleanEnd(t)
-			if o.Errors["refused"] != 0 || o.OK < 9000 {
-				t.Errorf("of 10,000 connections %d were served, errors %v", o.OK, o.Errors)
+			if o.Errors["refused"] != 0 || o.OK < n*9/10 {
+				t.Errorf("of %d connections %d were served, errors %v", n, o.OK, o.Errors)
 			}
 		})
 	}

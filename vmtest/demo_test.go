@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // demoResult is the demo's figures, as `trunkline demo --json` prints them.
@@ -53,15 +55,10 @@ func (d demoResult) wantExact(t *testing.T) {
 	}
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: namespaces, cgroups, BPF")
-	}
-}
-
 func TestDemoKeepsItsPromise(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
+	testkit.NeedTime(t)
+	needFeatures(t, "splice")
 	d := runDemo(t)
 	d.wantExact(t)
 	if d.FileBytes < 10_000_000 {
@@ -79,7 +76,8 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 }
 
 func TestDemoMarksEveryRetransmission(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
+	needFeatures(t, "marks")
 	d := runDemo(t, "--loss", "2%")
 	d.wantExact(t)
 	if d.Retransmits < 200 {
@@ -88,7 +86,7 @@ func TestDemoMarksEveryRetransmission(t *testing.T) {
 }
 
 func TestDemoEndsCleanlyOnInterrupt(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	before := footprint(t)
 	cmd := exec.Command(binary(t), "demo")
 	if err := cmd.Start(); err != nil {

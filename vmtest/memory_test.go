@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
 
@@ -31,10 +32,10 @@ func rssBytes(t *testing.T, pid int) uint64 {
 
 // A gigabyte to a reader that starts late and reads slowly at first: what is on its way must not pile up in an agent.
 func TestASlowReaderBoundsMemory(t *testing.T) {
-	const history, bytes = 64 << 20, 1 << 30
+	history, bytes := testkit.Size(64<<20, 16<<20), testkit.Size(1<<30, 64<<20)
 	w := newSites(t, setup{lab: lab.Options{Rate: 2e9}})
 	for _, g := range []*agent{w.a, w.b} {
-		g.writeConfig(g.config + "history: {memory: 64MiB}\n")
+		g.writeConfig(g.config + fmt.Sprintf("history: {memory: %dMiB}\n", history>>20))
 		g.start()
 	}
 	w.waitPeers()

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // outcome is what a client child saw; it prints one as JSON.
@@ -140,7 +142,7 @@ func (j *job) each(o *outcome, f func(seed uint64) error) {
 }
 
 func (j *job) dial(o *outcome) (*net.TCPConn, error) {
-	d := net.Dialer{Timeout: 20 * time.Second}
+	d := net.Dialer{Timeout: testkit.Wait(20 * time.Second)}
 	d.SetMultipathTCP(j.mptcp)
 	if j.device != "" {
 		d.Control = func(_, _ string, c syscall.RawConn) error {
@@ -268,12 +270,12 @@ func exchangeDrink(j *job, o *outcome, _ uint64) error {
 
 // exchangeDatagram sends a datagram on a connected UDP socket and wants it back.
 func exchangeDatagram(j *job, o *outcome, seed uint64) error {
-	c, err := net.DialTimeout("udp", j.addr, 5*time.Second)
+	c, err := net.DialTimeout("udp", j.addr, testkit.Wait(5*time.Second))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testkit.Wait(5 * time.Second)))
 	want := fmt.Sprintf("%016x", seed)
 	if _, err := io.WriteString(c, want); err != nil {
 		return err

@@ -35,6 +35,9 @@ var services = map[uint16]func(*net.TCPConn){
 func serve(t *testing.T, site *lab.Site, addrs ...netip.Addr) {
 	t.Helper()
 	for _, addr := range addrs {
+		if !addr.IsValid() { // a family that the lab has not
+			continue
+		}
 		for port, f := range services {
 			l := listenAt(t, site, netip.AddrPortFrom(addr, port))
 			go acceptLoop(l, f)

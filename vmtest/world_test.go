@@ -267,12 +267,17 @@ func (g *agent) peer() peerRow {
 	return rows.Peers[0]
 }
 
+// featureView is a feature as status shows it.
+type featureView struct {
+	Name   string `json:"name"`
+	On     bool   `json:"on"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy"`
+}
+
 // statusView is what the tests read of `trunkline status --json`.
 type statusView struct {
-	Features []struct {
-		Name string `json:"name"`
-		On   bool   `json:"on"`
-	} `json:"features"`
+	Features []featureView `json:"features"`
 	Reasons []struct {
 		Name  string `json:"name"`
 		Count uint64 `json:"count"`
