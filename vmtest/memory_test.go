@@ -32,7 +32,7 @@ func rssBytes(t *testing.T, pid int) uint64 {
 
 // A gigabyte to a reader that starts late and reads slowly at first: what is on its way must not pile up in an agent.
 func TestASlowReaderBoundsMemory(t *testing.T) {
-	history, bytes := testkit.Size(64<<20, 16<<20), testkit.Size(1<<30, 64<<20)
+	history, bytes := testkit.Size(64<<20, 24<<20), testkit.Size(1<<30, 64<<20)
 	w := newSites(t, setup{lab: lab.Options{Rate: 2e9}})
 	for _, g := range []*agent{w.a, w.b} {
 		g.writeConfig(g.config + fmt.Sprintf("history: {memory: %dMiB}\n", history>>20))
