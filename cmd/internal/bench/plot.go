@@ -47,7 +47,8 @@ func Bars(title, unit string, names []string, values []Spread) func(*plot.Plot) 
 	return func(p *plot.Plot) error {
 		p.Title.Text, p.Y.Label.Text = title, unit
 		p.Title.Padding = vg.Points(8)
-		p.Y.Min = 0
+		p.Y.Min, p.Y.Max = 0, 0
+		p.X.Min, p.X.Max = -0.5, float64(len(values))-0.3 // room for the last figure
 		heights := make(plotter.Values, len(values))
 		points := make(plotter.XYs, len(values))
 		whiskers := make(plotter.YErrors, len(values))
@@ -55,6 +56,7 @@ func Bars(title, unit string, names []string, values []Spread) func(*plot.Plot) 
 			heights[i] = v.Median
 			points[i] = plotter.XY{X: float64(i), Y: v.Median}
 			whiskers[i].Low, whiskers[i].High = v.Median-v.Q1, v.Q3-v.Median
+			p.Y.Max = max(p.Y.Max, 1.1*v.Q3)
 		}
 		bars, err := plotter.NewBarChart(heights, vg.Points(36))
 		if err != nil {
@@ -73,7 +75,9 @@ func Bars(title, unit string, names []string, values []Spread) func(*plot.Plot) 
 			return fmt.Errorf("drawing figures: %w", err)
 		}
 		labels.Offset = vg.Point{X: vg.Points(4), Y: vg.Points(4)}
-		p.Add(plotter.NewGrid(), bars, errs, labels)
+		grid := plotter.NewGrid()
+		grid.Vertical.Width = 0
+		p.Add(grid, bars, errs, labels)
 		p.NominalX(names...)
 		return nil
 	}
@@ -82,7 +86,7 @@ func Bars(title, unit string, names []string, values []Spread) func(*plot.Plot) 
 func figures(values []Spread) []string {
 	s := make([]string, len(values))
 	for i, v := range values {
-		s[i] = fmt.Sprintf("%.3g", v.Median)
+		s[i] = Figure(v.Median)
 	}
 	return s
 }

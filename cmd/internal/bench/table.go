@@ -5,6 +5,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -70,4 +71,15 @@ func writeWrapped(w io.Writer, text, indent string) {
 		}
 	}
 	fmt.Fprintln(w, line)
+}
+
+// Figure writes three significant digits, and whole numbers from a hundred on.
+func Figure(v float64) string {
+	switch {
+	case v >= 100 || v <= -100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v == 0:
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }

@@ -11,8 +11,8 @@ import (
 
 // tables says in words and figures what the rows say.
 func (o *overhead) tables(r *bench.Report) {
-	what := bench.Table{Title: fmt.Sprintf("Settings; each was run %d times, for %v a load, interleaved. Figures are medians, in brackets the quartiles.",
-		len(o.seen[o.chosen[0].name].cpuUs), o.cell),
+	what := bench.Table{Title: fmt.Sprintf("Settings; each was run %d times, for %v a load, interleaved. Figures are medians, in brackets "+
+		"the quartiles.", len(o.seen[o.chosen[0].name].cpuUs), o.cell),
 		Header: []string{"SETTING", "WHAT"}, Words: 2}
 	connect := bench.Table{Title: fmt.Sprintf("A connection: connect, 1 byte there and back, close; %d at a time", o.parallel), Words: 1,
 		Header: []string{"SETTING", "CONNECTS/S", "", "CPU us", "", "AGENTS' us", "ADDED us", "STEERED"}}
@@ -34,41 +34,31 @@ func (o *overhead) tables(r *bench.Report) {
 	for _, row := range r.Rows {
 		switch v := row.(type) {
 		case connectRow:
-			connect.Add(v.Setting, num(v.PerS), quartiles(v.PerSQ1, v.PerSQ3), num(v.CPUUs), quartiles(v.CPUUsQ1, v.CPUUsQ3),
-				num(v.AgentsCPUUs), num(v.AddedCPUUs), percent(v.Steered))
+			connect.Add(v.Setting, bench.Figure(v.PerS), quartiles(v.PerSQ1, v.PerSQ3), bench.Figure(v.CPUUs), quartiles(v.CPUUsQ1, v.CPUUsQ3),
+				bench.Figure(v.AgentsCPUUs), bench.Figure(v.AddedCPUUs), percent(v.Steered))
 			if v.Failed > 0 {
 				connect.Notes = append(connect.Notes, fmt.Sprintf("%s: %d connections failed beside %d; the last one: %s",
 					v.Setting, v.Failed, v.Connects, o.seen[v.Setting].failure))
 			}
 		case bulkRow:
-			bulk.Add(v.Setting, num(v.Goodput), quartiles(v.GoodputQ1, v.GoodputQ3), num(v.CPU), quartiles(v.CPUQ1, v.CPUQ3),
-				num(v.AgentsCPU), num(v.AddedCPU))
+			bulk.Add(v.Setting, bench.Figure(v.Goodput), quartiles(v.GoodputQ1, v.GoodputQ3), bench.Figure(v.CPU), quartiles(v.CPUQ1, v.CPUQ3),
+				bench.Figure(v.AgentsCPU), bench.Figure(v.AddedCPU))
 		case idleRow:
-			idle.Add(v.Setting, num(v.CPU), quartiles(v.CPUQ1, v.CPUQ3), num(v.Memory))
+			idle.Add(v.Setting, bench.Figure(v.CPU), quartiles(v.CPUQ1, v.CPUQ3), bench.Figure(v.Memory))
 		case connectProgramRow:
-			perConnect.Add(v.Setting, v.Program, num(v.NsPerRun), quartiles(v.NsQ1, v.NsQ3), num(v.RunsPer), num(v.NsPer))
+			perConnect.Add(v.Setting, v.Program, bench.Figure(v.NsPerRun), quartiles(v.NsQ1, v.NsQ3), bench.Figure(v.RunsPer), bench.Figure(v.NsPer))
 		case packetProgramRow:
-			perPacket.Add(v.Setting, v.Program, num(v.NsPerRun), quartiles(v.NsQ1, v.NsQ3), num(v.RunsPer), num(v.NsPer))
+			perPacket.Add(v.Setting, v.Program, bench.Figure(v.NsPerRun), quartiles(v.NsQ1, v.NsQ3), bench.Figure(v.RunsPer), bench.Figure(v.NsPer))
 		}
 	}
-	connect.Notes = append(connect.Notes, "CPU is of clients, servers, both kernels and agents together; ADDED is the difference to none in the same round.")
+	connect.Notes = append(connect.Notes, "CPU is of clients, servers, both kernels and agents together; ADDED is the difference to none "+
+		"in the same round.")
 	perConnect.Notes = append(perConnect.Notes, "By the kernel's own count, which is part of the time and is off for the tables above.")
 	perPacket.Notes = append(perPacket.Notes, "Packets are those of the wire both ways; on a veth one carries up to 64 KiB.")
 	r.Tables = append(r.Tables, what, connect, bulk, idle, perConnect, perPacket)
 }
 
-// num writes three significant digits.
-func num(v float64) string {
-	switch {
-	case v >= 100 || v <= -100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v == 0:
-		return "0"
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-func quartiles(q1, q3 float64) string { return "(" + num(q1) + ".." + num(q3) + ")" }
+func quartiles(q1, q3 float64) string { return "(" + bench.Figure(q1) + ".." + bench.Figure(q3) + ")" }
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
 

@@ -179,7 +179,8 @@ func (w *world) load(ctx context.Context, kind string, duration time.Duration, p
 		_ = p.Kill()
 	}
 	if ended := p.Wait(); err != nil || ended != nil {
-		return l, spent, fmt.Errorf("%s, %s: %w: %s", w.setting.name, kind, errors.Join(context.Cause(ctx), err, ended), strings.TrimSpace(diag.String()))
+		err = errors.Join(context.Cause(ctx), err, ended)
+		return l, spent, fmt.Errorf("%s, %s: %w: %s", w.setting.name, kind, err, strings.TrimSpace(diag.String()))
 	}
 	for _, a := range w.agents() {
 		if err := a.Alive(); err != nil {
