@@ -32,6 +32,8 @@ type Engine struct {
 	serverTLS *tls.Config
 	protocol  uint64 // major version
 	listeners []*listener
+	last      lastHold // of those that steered connections come to
+	settle    sync.Once
 	draining  atomic.Bool
 	arrivals  arrivals
 	nextFlow  atomic.Uint64
@@ -62,8 +64,8 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, limited: newLimitedLog(cfg.Log), gate: newGate(), protocol: wire.Major,
-		budget: budget{total: cfg.BufferBytes},
-		flows:  map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
+		budget: budget{total: cfg.BufferBytes}, last: -1,
+		flows: map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.serverTLS = cfg.Identity.tlsConfig(func(key ed25519.PublicKey) bool { return e.peerByKey(key) != nil })
@@ -73,6 +75,7 @@ func New(cfg Config) (*Engine, error) {
 	if err := e.listen(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
+	e.holdOn()
 	return e, nil
 }
 
@@ -232,8 +235,12 @@ func (e *Engine) ruleOf(remote netip.Addr, port uint16) Rule {
 	return rule
 }
 
-// Drain lets the flows finish and takes no more from peers; what the kernel still steers is carried. It returns when no
-// flow is left, or ctx ends.
+// lateAfter is how long after the end of steering a connection may still arrive whose connect() was steered before, and
+// was then kept waiting for a CPU.
+const lateAfter = 100 * time.Millisecond
+
+// Drain lets the flows finish and takes no more from peers; what the kernel had steered before is carried. It returns when
+// no flow is left, or ctx ends.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.draining.Store(true)
 	e.mu.Lock()
@@ -245,9 +252,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Unlock()
 	ticks := time.NewTicker(20 * time.Millisecond)
 	defer ticks.Stop()
-	for {
+	for began := time.Now(); ; {
 		n := e.live()
-		if n == 0 {
+		if n == 0 && time.Since(began) > lateAfter {
 			return nil
 		}
 		select {
@@ -266,8 +273,10 @@ func (e *Engine) live() int {
 	return len(e.flows) + len(e.relays)
 }
 
-// Close ends everything: flows that are left are reset.
+// Close ends everything: flows that are left are reset. Nothing is to be steered any more: in the first 10 ms to 100 ms
+// those are still taken in that had been.
 func (e *Engine) Close() error {
+	e.settle.Do(e.last.release)
 	e.mu.Lock()
 	already := e.closed
 	e.closed = true

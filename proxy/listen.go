@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -72,6 +73,15 @@ func (e *Engine) listen() error {
 	}
 	e.listeners = append(e.listeners, &listener{TCPListener: l, handle: func(c *net.TCPConn) func() { return func() { e.acceptPeer(c) } }})
 	return nil
+}
+
+// holdOn has the listeners that connections are steered to outlive the hooks, should the process be killed.
+func (e *Engine) holdOn() {
+	steered := slices.DeleteFunc(slices.Clone(e.listeners), func(l *listener) bool { return l.family == 0 })
+	var err error
+	if e.last, err = outlive(steered); err != nil {
+		e.cfg.Log.Warn("connections that begin in the instant of the agent's death, should it be killed, may be refused", "why", err)
+	}
 }
 
 func open(address string, keepAlive net.KeepAliveConfig, setup func(fd int) error) (*net.TCPListener, error) {
