@@ -37,6 +37,8 @@ func (s signals) stop() {
 
 // work runs the parts until a signal ends it or one of them fails.
 func (a *agent) work(ctx context.Context, s signals) error {
+	carrying, rest := context.WithCancel(context.WithoutCancel(ctx)) // lasts until nothing is steered any more, whatever fails
+	defer rest()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -49,8 +51,8 @@ func (a *agent) work(ctx context.Context, s signals) error {
 			cancel(fmt.Errorf("%s: %w", name, err)) // no effect if something else has ended it
 		})
 	}
-	part("engine", func() error { return a.engine.Run(ctx) })
-	part("kernel side", func() error { return a.loader.Run(ctx, a.engine.Alive) })
+	part("engine", func() error { return a.engine.Run(carrying) })
+	part("kernel side", func() error { return a.loader.Run(carrying, a.engine.Alive) })
 	err := a.awake(ctx)
 	if err == nil {
 		err = a.steer()
@@ -65,6 +67,8 @@ func (a *agent) work(ctx context.Context, s signals) error {
 		err = a.untilEnd(ctx, s)
 	}
 	cancel(nil)
+	_ = a.endSteering() // if that fails, so it does for close, which says so
+	rest()
 	wg.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil // whoever ran the agent has ended it
@@ -109,10 +113,7 @@ func (a *agent) untilEnd(ctx context.Context, s signals) error {
 
 // finish steers no more and gives flows their time; a second signal cuts it short.
 func (a *agent) finish(ctx context.Context, s signals) error {
-	a.mu.Lock()
-	a.ending = true
-	a.mu.Unlock()
-	if err := a.Drain(); err != nil {
+	if err := a.endSteering(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
@@ -130,6 +131,14 @@ func (a *agent) finish(ctx context.Context, s signals) error {
 		<-done
 	}
 	return nil
+}
+
+// endSteering has connections go direct from now on, for good.
+func (a *agent) endSteering() error {
+	a.mu.Lock()
+	a.ending = true
+	a.mu.Unlock()
+	return a.Drain()
 }
 
 // notify tells systemd, if it asked to be told. Its absence is not an error.
