@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 func TestOwnServerAndClient(t *testing.T) {
@@ -32,7 +34,7 @@ func TestOwnServerAndClient(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "got")
 	t.Setenv("http_proxy", "http://127.0.0.1:1") // must not matter
 	fetch := func(name string) error { return FetchMain(t.Context(), "http://"+address+"/"+name, to) }
-	for deadline := time.Now().Add(5 * time.Second); fetch(fileName) != nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testkit.Wait(5 * time.Second)); fetch(fileName) != nil && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if got, err := os.ReadFile(to); err != nil || !bytes.Equal(got, data) {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
-	"github.com/trunkline/trunkline/cmd/internal/labagent"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // behaviourEnv says how the stand-in for an agent behaves.
@@ -96,12 +96,7 @@ func (backend) Drain() error                      { return nil }
 // options is a quick demo with the stand-in, whose traces the test looks for at the end.
 func options(t *testing.T, size int) Options {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		t.Skip(err)
-	}
+	testkit.NeedRoot(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -297,30 +292,6 @@ func TestChosenFile(t *testing.T) {
 		t.Errorf("chose %v", f)
 	} else {
 		t.Logf("with a small executable: %v, %v", f, err)
-	}
-}
-
-// A demo that was killed leaves a directory, which the next one removes; what is not a dead demo's stays.
-func TestRemoveStale(t *testing.T) {
-	o := options(t, 1e5)
-	dead := exec.Command(o.Binary, "cleanup")
-	if err := dead.Run(); err != nil {
-		t.Fatal(err)
-	}
-	at := func(pid int) string { return filepath.Join(os.TempDir(), fmt.Sprintf("trunkline-demo-%d-1", pid)) }
-	stale, live := at(dead.Process.Pid), at(os.Getpid())
-	foreign := at(dead.Process.Pid) + "1"
-	for path, mode := range map[string]os.FileMode{stale: 0o700, live: 0o700, foreign: 0o755} {
-		if err := os.Mkdir(path, mode); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(path) })
-	}
-	labagent.RemoveStale(t.Context(), program, o.Binary)
-	for path, want := range map[string]bool{stale: false, live: true, foreign: true} {
-		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
 	}
 }
 
