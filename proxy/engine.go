@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/internal/outlive"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -32,7 +33,7 @@ type Engine struct {
 	serverTLS *tls.Config
 	protocol  uint64 // major version
 	listeners []*listener
-	last      lastHold // of those that steered connections come to
+	last      outlive.Hold // of those that steered connections come to
 	settle    sync.Once
 	draining  atomic.Bool
 	arrivals  arrivals
@@ -64,8 +65,8 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, limited: newLimitedLog(cfg.Log), gate: newGate(), protocol: wire.Major,
-		budget: budget{total: cfg.BufferBytes}, last: -1,
-		flows: map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
+		budget: budget{total: cfg.BufferBytes},
+		flows:  map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.serverTLS = cfg.Identity.tlsConfig(func(key ed25519.PublicKey) bool { return e.peerByKey(key) != nil })
@@ -276,7 +277,7 @@ func (e *Engine) live() int {
 // Close ends everything: flows that are left are reset. Nothing is to be steered any more: in the first 10 ms to 100 ms
 // those are still taken in that had been.
 func (e *Engine) Close() error {
-	e.settle.Do(e.last.release)
+	e.settle.Do(e.last.Release)
 	e.mu.Lock()
 	already := e.closed
 	e.closed = true

@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/outlive"
 )
 
 // acceptTurn bounds one wait for a connection: each turn shows that the loop is alive.
@@ -77,9 +78,18 @@ func (e *Engine) listen() error {
 
 // holdOn has the listeners that connections are steered to outlive the hooks, should the process be killed.
 func (e *Engine) holdOn() {
-	steered := slices.DeleteFunc(slices.Clone(e.listeners), func(l *listener) bool { return l.family == 0 })
-	var err error
-	if e.last, err = outlive(steered); err != nil {
+	var steered []syscall.RawConn
+	for _, l := range e.listeners {
+		if l.family == 0 {
+			continue
+		}
+		if raw, rawErr := l.SyscallConn(); rawErr == nil { // fails only when closed
+			steered = append(steered, raw)
+		}
+	}
+	hold, err := outlive.Keep(steered)
+	e.last = hold
+	if err != nil {
 		e.cfg.Log.Warn("connections that begin in the instant of the agent's death, should it be killed, may be refused", "why", err)
 	}
 }
