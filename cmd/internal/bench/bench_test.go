@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // sample is a bench that has found something already.
@@ -145,6 +147,26 @@ func TestTableFits(t *testing.T) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > pageWidth {
 			t.Errorf("%d columns: %s", n, line)
 		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var b strings.Builder
+	p := newProgress(&b)
+	p.Step(1, 4, "too early to tell")
+	p.last = p.last.Add(-logEvery)
+	p.Step(2, 4, "round %d", 1)
+	p.Notef("a thing")
+	p.close()
+	if b.String() != " 50 %     0 s  round 1\nnote: a thing\n" {
+		t.Errorf("got %q", b.String())
+	}
+}
+
+// The variable is the tests' and the runner's; the product only tells whether it is set.
+func TestExactVar(t *testing.T) {
+	if exactVar != testkit.ExactVar {
+		t.Errorf("%s is not %s", exactVar, testkit.ExactVar)
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 // pageWidth is what tables must fit into, in columns.
 const pageWidth = 100
 
-// units are what the name of a figure may end with; those without a dimension have names of their own.
+// units are what the name of a figure may end with; counts and shares, which have no dimension, have names of their own,
+// to which a bench adds what it needs.
 var (
-	units = regexp.MustCompile(`_(s|ms|us|ns|B|MB|GB|bytes|Mbps|MBps|per_s|per_GB|per_connect|per_packet|ms_per_s|per_run)(_q1|_q3)?$`)
-	plain = regexp.MustCompile(`^(relative_\w+|runs|run|program_runs|connects|failed|steered|parallel|streams|ratio|loss|` +
-		`retransmits|jain|seed|mtu|queue_bdp|rto|utilisation|senders|rto_retransmitted)(_q1|_q3)?$`)
+	units = regexp.MustCompile(`_(s|ms|us|ns|B|MB|GB|bytes|Mbps|MBps|per_s|per_GB|per_connect|per_packet|per_run)(_q1|_q3)?$`)
+	plain = regexp.MustCompile(`^(relative_\w+|runs|program_runs|connects|failed|steered|parallel|streams)(_q1|_q3)?$`)
 )
 
 // CheckRows fails unless every row is a flat object whose figures have their unit in the name.
