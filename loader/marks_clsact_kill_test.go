@@ -106,7 +106,7 @@ func TestKilledClsactFilterGoesWithTheNextStart(t *testing.T) {
 	if err := addOther(t, newQdisc(t, v), otherFilter{priority: 50000}); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
+	for range testkit.Count(3, 1) {
 		state := killAgent(t, nil)
 		wantAt(t, v, "clsact", "egress 50000 other", "egress 4096 tl_dscp:killed")
 		led := openLedger(t, LedgerPath(state, "killed"))

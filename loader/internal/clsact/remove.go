@@ -72,6 +72,8 @@ func (p Place) RemoveQdisc() (Removed, string, error) {
 	return removeQdisc(l)
 }
 
+// removeQdisc looks and then deletes: the kernel cannot do both at once. A filter of another instance that comes in between is
+// put back by that instance when it looks next.
 func removeQdisc(l netlink.Link) (Removed, string, error) {
 	has, err := HasQdisc(l)
 	if errors.As(err, new(*IngressError)) || err == nil && !has {
