@@ -5,6 +5,7 @@ package loader
 import (
 	"bufio"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/internal/outlive"
 	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 )
@@ -29,6 +31,7 @@ func TestKilledAgentRefusesNobody(t *testing.T) {
 	if os.Getenv(killedEnv) != "" {
 		e := &steerEnv{t: t}
 		e.load(nil)
+		e.outlive()
 		os.Stdout.WriteString("ready\n")
 		select {}
 	}
@@ -66,6 +69,36 @@ func TestKilledAgentRefusesNobody(t *testing.T) {
 			t.Error("no connection went direct after the kill")
 		}
 		t.Logf("%d connections, %d of them direct, %d refused", steered, direct.Load(), refused.Load())
+	}
+}
+
+// outlive has the stand-in's listeners be the last of a killed process, as the engine's are.
+func (e *steerEnv) outlive() {
+	e.t.Helper()
+	var sockets []syscall.RawConn
+	for _, l := range []net.Listener{e.ln4, e.ln6} {
+		raw, err := l.(*net.TCPListener).SyscallConn()
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		sockets = append(sockets, raw)
+	}
+	hold, err := outlive.Keep(sockets)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(hold.Release)
+}
+
+// A connection beyond those that may wait for the engine's accept would be dropped, and refused if the engine dies before
+// its SYN comes again.
+func TestNoMoreAreSteeredThanMayWait(t *testing.T) {
+	if !testenv.Isolated(t) {
+		return
+	}
+	e := newSteerEnv(t, nil)
+	if n := e.l.maps["tl_orig"].MaxEntries(); n > backlog() {
+		t.Errorf("%d connections are steered that the engine has not accepted, and %d may wait", n, backlog())
 	}
 }
 

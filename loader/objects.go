@@ -5,7 +5,9 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -25,6 +27,9 @@ func (l *Loader) createMaps() error {
 		if strings.HasPrefix(name, ".") { // data sections are no maps of ours
 			continue
 		}
+		if name == "tl_orig" {
+			s.MaxEntries = min(s.MaxEntries, backlog())
+		}
 		m, err := ebpf.NewMap(s)
 		switch {
 		case errors.Is(err, unix.EPERM):
@@ -39,6 +44,20 @@ func (l *Loader) createMaps() error {
 	return nil
 }
 
+// backlog is how many connections may wait for an accept of the engine. No more than that are steered before it has taken
+// them: a SYN beyond would be dropped, and come again a second later, when the agent may have been killed.
+func backlog() uint32 {
+	b, err := os.ReadFile("/proc/sys/net/core/somaxconn")
+	if err != nil {
+		return math.MaxUint32
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
+	if err != nil || n == 0 {
+		return math.MaxUint32
+	}
+	return uint32(n)
+}
+
 // loadObject loads one hook's object with the instance's maps. A map that only this object has is shared with those that
 // are loaded later. The collection is closed with the loader; its programs stay where they are attached until then.
 func (l *Loader) loadObject(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Collection, error) {
@@ -50,6 +69,7 @@ func (l *Loader) loadObject(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Co
 	for name := range spec.Maps {
 		if m, ok := l.maps[name]; ok {
 			shared[name] = m
+			spec.Maps[name].MaxEntries = m.MaxEntries() // createMaps fits them to the host
 		}
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
