@@ -4,13 +4,13 @@ package bpf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 const testMarkBit = 0x10000000
@@ -18,17 +18,12 @@ const testMarkBit = 0x10000000
 // loadDSCPTest returns the program with its maps filled for the loopback device, which test runs go through.
 func loadDSCPTest(t *testing.T) (*ebpf.Program, *ebpf.Map) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	testkit.NeedRoot(t)
 	spec, err := DSCP()
 	if err != nil {
 		t.Fatal(err)
 	}
 	coll, err := ebpf.NewCollection(spec)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // A server resets a connection whose client is sending: the reset wakes the one that writes to the server and the one that
@@ -30,7 +32,7 @@ func TestAResetIsNoEndWhileWriting(t *testing.T) {
 					s.Write(answer)
 					select {
 					case <-written: // the client only reads now
-					case <-time.After(500 * time.Millisecond):
+					case <-time.After(testkit.Wait(500 * time.Millisecond)):
 					}
 					time.Sleep(20 * time.Millisecond)
 					abort(s)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // TestOutOfDescriptors: who comes when the agent has no descriptor left is reset, does not wait, and soon nobody is sent there
@@ -62,14 +64,14 @@ func TestOutOfDescriptors(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		c.SetReadDeadline(time.Now().Add(testkit.Wait(5 * time.Second)))
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("a client that nobody can accept saw %v, want a reset", err)
 		}
 		defer c.Close()
 	}
 	give()
-	time.Sleep(200 * time.Millisecond) // the last turning away may not be over
+	time.Sleep(testkit.Wait(200 * time.Millisecond)) // the last turning away may not be over
 	waitFor(t, "alive", 5*time.Second, w.near.Alive)
 	exchange("after")
 }

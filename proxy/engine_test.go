@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // TestSlowReader: an application that does not read holds up the server, not the agents' memory.
@@ -27,7 +28,7 @@ func TestSlowReader(t *testing.T) {
 	stalled := make(chan struct{})
 	dst := serve(t, serverAddr, func(c *net.TCPConn) {
 		for {
-			c.SetWriteDeadline(time.Now().Add(2 * time.Second))
+			c.SetWriteDeadline(time.Now().Add(testkit.Wait(2 * time.Second)))
 			n, err := c.Write(chunk)
 			wrote += int64(n)
 			if err != nil || wrote > 1<<30 {
@@ -71,7 +72,7 @@ func TestResetWithoutCredit(t *testing.T) {
 		ended <- s.watch()
 	})
 	c := w.steer(dst)
-	c.SetWriteDeadline(time.Now().Add(time.Second))
+	c.SetWriteDeadline(time.Now().Add(testkit.Wait(time.Second)))
 	for chunk := make([]byte, 1<<20); ; {
 		if _, err := c.Write(chunk); err != nil {
 			break
@@ -83,16 +84,16 @@ func TestResetWithoutCredit(t *testing.T) {
 		if !isReset(err) {
 			t.Errorf("server saw %v", err)
 		}
-	case <-time.After(8 * time.Second):
+	case <-time.After(testkit.Wait(8 * time.Second)):
 		t.Error("the server saw nothing")
 	}
 }
 
 func TestIdleFlowLives(t *testing.T) {
 	w := newWorld(t, func(near, far *Config) {
-		near.Timeouts.Ping, near.Timeouts.Pong = 50*time.Millisecond, 300*time.Millisecond
-		far.Timeouts.Pong = 300 * time.Millisecond
-		near.Timeouts.LegAge, near.Timeouts.Splice = 100*time.Millisecond, 200*time.Millisecond
+		near.Timeouts.Ping, near.Timeouts.Pong = testkit.Wait(50*time.Millisecond), testkit.Wait(300*time.Millisecond)
+		far.Timeouts.Pong = testkit.Wait(300 * time.Millisecond)
+		near.Timeouts.LegAge, near.Timeouts.Splice = testkit.Wait(100*time.Millisecond), testkit.Wait(200*time.Millisecond)
 	})
 	c := w.steer(serve(t, serverAddr, echo))
 	buf := make([]byte, 1)
@@ -101,7 +102,7 @@ func TestIdleFlowLives(t *testing.T) {
 		if _, err := io.ReadFull(c, buf); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(700 * time.Millisecond)
+		time.Sleep(testkit.Wait(700 * time.Millisecond))
 	}
 	w.near.kernel.mu.Lock()
 	defer w.near.kernel.mu.Unlock()
@@ -309,7 +310,7 @@ func TestAlive(t *testing.T) {
 	}
 	a.run()
 	waitFor(t, "alive", time.Second, a.Alive)
-	if p4, p6, peer := a.Ports(); p4 == 0 || p6 == 0 || peer != 0 {
+	if p4, p6, peer := a.Ports(); p4 == 0 || (p6 == 0) != (testkit.IPv6() != nil) || peer != 0 {
 		t.Errorf("ports %d %d %d", p4, p6, peer)
 	}
 	a.listeners[0].turn.Store(1)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 func at(addr string, port uint16) netip.AddrPort {
@@ -40,31 +41,38 @@ func writeRandomly(c *net.TCPConn, data []byte, seed uint64) error {
 func TestEchoExact(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, address := range []string{serverAddr, serverAddr6} {
-		dst := serve(t, address, echo)
-		for _, n := range []int{0, 1, 100, 4096, 70_000, 1 << 20, 5_000_000} {
-			t.Run(fmt.Sprintf("%s/%d", address, n), func(t *testing.T) {
-				data := mixed(n, uint64(n))
-				c := w.steer(dst)
-				sent := make(chan error, 1)
-				go func() { sent <- writeRandomly(c, data, 1) }()
-				got, err := io.ReadAll(c)
-				if err != nil || !bytes.Equal(got, data) {
-					t.Fatalf("got %d bytes, %v", len(got), err)
-				}
-				if err := <-sent; err != nil {
-					t.Fatalf("writing: %v", err)
-				}
-			})
-		}
+		t.Run(address, func(t *testing.T) {
+			if address == serverAddr6 {
+				testkit.NeedIPv6(t)
+			}
+			dst := serve(t, address, echo)
+			for _, n := range []int{0, 1, 100, 4096, 70_000, 1 << 20, int(testkit.Size(5_000_000, 2_000_000))} {
+				t.Run(fmt.Sprint(n), func(t *testing.T) { w.echoExact(t, dst, n) })
+			}
+		})
 	}
 	if s := w.far.Peers()[0]; s.RawReceived == 0 {
 		t.Fatal("nothing went through the peer")
 	}
 }
 
+func (w *world) echoExact(t *testing.T, dst netip.AddrPort, n int) {
+	data := mixed(n, uint64(n))
+	c := w.steer(dst)
+	sent := make(chan error, 1)
+	go func() { sent <- writeRandomly(c, data, 1) }()
+	got, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("got %d bytes, %v", len(got), err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatalf("writing: %v", err)
+	}
+}
+
 func TestBulkAndRepeat(t *testing.T) {
 	w := newWorld(t, nil)
-	data := mixed(64<<20, 3)
+	data := mixed(int(testkit.Size(64<<20, 8<<20)), 3)
 	want := sha256.Sum256(data)
 	dst := serve(t, serverAddr, func(c *net.TCPConn) { c.Write(data); c.CloseWrite(); io.Copy(io.Discard, c) })
 	wire := make([]int64, 0, 2)
@@ -147,7 +155,7 @@ func TestResetByApplication(t *testing.T) {
 			if !errors.Is(err, unix.ECONNRESET) {
 				t.Fatalf("server saw %v", err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Wait(5 * time.Second)):
 			t.Fatal("server saw nothing")
 		}
 	}
@@ -161,7 +169,7 @@ func TestResetByServer(t *testing.T) {
 		io.ReadFull(c, make([]byte, 5))
 		c.Write(data)
 		raw, _ := c.SyscallConn()
-		(&sock{TCPConn: c, raw: raw}).settle(5 * time.Second) // a reset destroys what has not been sent
+		(&sock{TCPConn: c, raw: raw}).settle(testkit.Wait(5 * time.Second)) // a reset destroys what has not been sent
 		abort(c)
 	})
 	c := w.steer(dst)
@@ -288,18 +296,15 @@ func TestInteractive(t *testing.T) {
 		_ = i
 	}
 	t.Logf("100-byte echo: mean %v, worst %v", sum/300, worst)
-	if sum/300 > 20*time.Millisecond {
+	if sum/300 > testkit.Wait(20*time.Millisecond) {
 		t.Errorf("an exchange waits: mean %v", sum/300)
 	}
 }
 
 func TestManyFlows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("1,000 connections")
-	}
 	w := newWorld(t, nil)
 	dst := serve(t, serverAddr, echo)
-	const flows = 1000
+	flows := testkit.Count(1000, 100)
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i := range flows {
@@ -324,7 +329,7 @@ func TestManyFlows(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d flows in %v", flows, time.Since(began))
 	waitFor(t, "flows end", 15*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
-	if n := w.far.Peers()[0].RawReceived; n < flows*20_000 {
+	if n := w.far.Peers()[0].RawReceived; n < int64(flows)*20_000 {
 		t.Errorf("only %d bytes went through the peer", n)
 	}
 }

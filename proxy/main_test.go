@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // Addresses in the tests' own network namespace. Loopback is never reachable through a peer, so servers live on serverAddr.
@@ -62,7 +64,11 @@ func addresses() error {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return err
 	}
-	for _, a := range []string{nearAddr + "/32", farAddr + "/32", serverAddr + "/32", otherAddr + "/32", serverAddr6 + "/128"} {
+	all := []string{nearAddr + "/32", farAddr + "/32", serverAddr + "/32", otherAddr + "/32"}
+	if testkit.IPv6() == nil {
+		all = append(all, serverAddr6+"/128")
+	}
+	for _, a := range all {
 		addr, err := netlink.ParseAddr(a)
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -158,7 +159,7 @@ func TestGarbage(t *testing.T) {
 		}
 		c.Write([]byte(junk))
 		c.(*net.TCPConn).CloseWrite()
-		c.SetReadDeadline(time.Now().Add(7 * time.Second))
+		c.SetReadDeadline(time.Now().Add(testkit.Wait(7 * time.Second)))
 		io.ReadAll(c)
 		c.Close()
 	}
@@ -193,7 +194,7 @@ func TestPortTaken(t *testing.T) {
 
 // TestLegCut: whatever happens to the leg, the application and the server see a reset, never an end.
 func TestLegCut(t *testing.T) {
-	w, m := newMiddleWorld(t, func(near, _ *Config) { near.Timeouts.Redial = 200 * time.Millisecond })
+	w, m := newMiddleWorld(t, func(near, _ *Config) { near.Timeouts.Redial = testkit.Wait(200 * time.Millisecond) })
 	var current atomic.Pointer[[]byte]
 	served := make(chan error, 1)
 	dst := serve(t, serverAddr, func(c *net.TCPConn) {
@@ -230,7 +231,7 @@ func TestLegCut(t *testing.T) {
 		}
 		select {
 		case <-served:
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Wait(5 * time.Second)):
 			if len(got) > 0 {
 				t.Fatalf("round %d: the server hangs", i)
 			}
@@ -244,8 +245,8 @@ func TestLegCut(t *testing.T) {
 // TestSilence: the peer neither answers nor closes.
 func TestSilence(t *testing.T) {
 	w, m := newMiddleWorld(t, func(near, far *Config) {
-		near.Timeouts.Ping, near.Timeouts.Pong, near.Timeouts.Open = 50*time.Millisecond, 300*time.Millisecond, 400*time.Millisecond
-		near.Timeouts.Leg, near.Timeouts.Redial = 300*time.Millisecond, 200*time.Millisecond
+		near.Timeouts.Ping, near.Timeouts.Pong, near.Timeouts.Open = testkit.Wait(50*time.Millisecond), testkit.Wait(300*time.Millisecond), testkit.Wait(400*time.Millisecond)
+		near.Timeouts.Leg, near.Timeouts.Redial = testkit.Wait(300*time.Millisecond), testkit.Wait(200*time.Millisecond)
 	})
 	dst := serve(t, serverAddr, func(c *net.TCPConn) { c.Write([]byte("hello")); echo(c) })
 	live := w.steer(dst)
@@ -277,7 +278,7 @@ func TestSilence(t *testing.T) {
 
 // TestPoolNoticesDeadLegs: idle legs that die leave the pool, and are replaced.
 func TestPoolNoticesDeadLegs(t *testing.T) {
-	w, m := newMiddleWorld(t, func(near, _ *Config) { near.Timeouts.Ping = 50 * time.Millisecond })
+	w, m := newMiddleWorld(t, func(near, _ *Config) { near.Timeouts.Ping = testkit.Wait(50 * time.Millisecond) })
 	full := func() bool { return w.near.Peers()[0].LegsWarm == w.near.cfg.WarmLegs }
 	waitFor(t, "full pool", 5*time.Second, full)
 	m.cut(false)
@@ -290,7 +291,7 @@ func TestPoolNoticesDeadLegs(t *testing.T) {
 
 func TestLegsAreRenewed(t *testing.T) {
 	w := newWorld(t, func(near, _ *Config) {
-		near.Timeouts.Ping, near.Timeouts.LegAge, near.WarmLegs = 20*time.Millisecond, 100*time.Millisecond, 2
+		near.Timeouts.Ping, near.Timeouts.LegAge, near.WarmLegs = testkit.Wait(20*time.Millisecond), testkit.Wait(100*time.Millisecond), 2
 	})
 	p := w.near.peers[0]
 	first := func() *leg {
@@ -308,7 +309,7 @@ func TestLegsAreRenewed(t *testing.T) {
 
 // TestSilentStrangers: connections that say nothing do not keep the peer out.
 func TestSilentStrangers(t *testing.T) {
-	w := newWorld(t, func(near, far *Config) { near.WarmLegs = -1; far.Timeouts.Handshake = 2 * time.Second })
+	w := newWorld(t, func(near, far *Config) { near.WarmLegs = -1; far.Timeouts.Handshake = testkit.Wait(2 * time.Second) })
 	_, _, port := w.far.Ports()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(otherAddr)}}
 	for range maxHandshakes + 20 {

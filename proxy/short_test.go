@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // answers are parts of some bytes. A request is a seed; the answer follows from it.
@@ -27,7 +29,7 @@ func (a answers) to(seed uint64) []byte {
 // take their time. Every byte arrives, and every end is a clean one.
 func TestShortFlows(t *testing.T) {
 	w := newWorld(t, nil)
-	flows, workers := 1500, 24
+	flows, workers := testkit.Count(1500, 200), 24
 	if testing.Short() {
 		flows = 300
 	}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // TestAStalledLegDoesNotHoldUpTheEnd: a peer that takes nothing more leaves a writer waiting on the leg. The end of the flow
@@ -27,12 +29,12 @@ func TestAStalledLegDoesNotHoldUpTheEnd(t *testing.T) {
 	waitFor(t, "the flow to be open", 5*time.Second, func() bool { return w.near.Peers()[0].FlowsOpened == 1 })
 	m.stall.Store(true)
 	go c.Write(mixed(12<<20, 5))
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(testkit.Wait(500 * time.Millisecond))
 	begun := time.Now()
 	w.near.close()
 	m.stall.Store(false)
 	m.cut(true)
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > testkit.Wait(5*time.Second) {
 		t.Errorf("the engine took %v to end", took)
 	}
 }

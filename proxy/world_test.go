@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // fakeKernel stands for the programs in the kernel: it knows where connections wanted to go because the test tells it.
@@ -151,6 +152,7 @@ func newAgent(t testing.TB, name string, cfg Config) *agent {
 	if cfg.Identity == nil {
 		cfg.Identity = newTestIdentity(t)
 	}
+	slowly(&cfg.Timeouts)
 	e, err := New(cfg)
 	if err != nil {
 		t.Fatalf("making %s: %v", name, err)
@@ -163,6 +165,20 @@ func newAgent(t testing.TB, name string, cfg Config) *agent {
 		}
 	})
 	return a
+}
+
+// slowly lengthens those bounds of waiting which the test has not set itself, on a slow machine.
+func slowly(t *Timeouts) {
+	usual := Timeouts{}
+	usual.setDefaults()
+	for _, d := range []struct {
+		set   *time.Duration
+		usual time.Duration
+	}{{&t.Handshake, usual.Handshake}, {&t.Leg, usual.Leg}, {&t.Open, usual.Open}, {&t.Dial, usual.Dial}, {&t.Pong, usual.Pong}} {
+		if *d.set == 0 {
+			*d.set = testkit.Wait(d.usual)
+		}
+	}
 }
 
 func (a *agent) run() {
@@ -182,7 +198,7 @@ func (a *agent) close() {
 	a.stop()
 	select {
 	case <-a.done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(testkit.Wait(15 * time.Second)):
 		buf := make([]byte, 1<<20)
 		a.t.Errorf("%s does not end\n%s", a.cfg.Instance, buf[:runtime.Stack(buf, true)])
 	}
@@ -235,8 +251,10 @@ func (w *world) waitUp() {
 	waitFor(w.t, "peer up", 10*time.Second, func() bool { return w.near.kernel.isUp(1) })
 }
 
+// waitFor waits for what becomes so within the limit on a machine of full speed.
 func waitFor(t testing.TB, what string, limit time.Duration, ok func() bool) {
 	t.Helper()
+	limit = testkit.Wait(limit)
 	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %v", what, limit)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/loader/ledger"
 )
@@ -33,8 +34,9 @@ type host struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
+	testkit.NeedRoot(t)
 	if errs := loader.Preflight("/"); len(errs) > 0 {
-		t.Skip(errs[0])
+		t.Fatal(errs[0])
 	}
 	h := &host{t: t, dir: t.TempDir(), cgroup: fmt.Sprintf("/tl-test-agent-%d", os.Getpid())}
 	for _, root := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
@@ -52,7 +54,7 @@ func newHost(t *testing.T) *host {
 		})
 		return h
 	}
-	t.Skip("no cgroup2 mount in a usual place")
+	t.Fatal("no cgroup2 mount in a usual place")
 	return nil
 }
 
@@ -88,7 +90,7 @@ func (h *host) run(c *config.Config) (client *control.Client, stop func() error)
 	}
 	h.t.Cleanup(func() { _ = stop() })
 	client = control.NewClient(c.Socket(), c.Instance)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Wait(20 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := client.Status(ctx); err == nil {
 			return client, stop
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 // systemd hears READY with a line of health, and the watchdog's signs of life.
@@ -39,7 +41,7 @@ func TestNotify(t *testing.T) {
 func receive(t *testing.T, l *net.UnixConn) string {
 	t.Helper()
 	buf := make([]byte, 4096)
-	if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := l.SetReadDeadline(time.Now().Add(testkit.Wait(10 * time.Second))); err != nil {
 		t.Fatal(err)
 	}
 	n, err := l.Read(buf)

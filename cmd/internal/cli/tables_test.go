@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the tables in testdata anew")
@@ -168,7 +169,7 @@ func TestDrainGivesUp(t *testing.T) {
 	if code != exitError || !strings.Contains(errs, "3 flows still in the engine after 300ms") {
 		t.Errorf("exit %d, %q", code, errs)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > testkit.Wait(5*time.Second) {
 		t.Errorf("took %s", d)
 	}
 }
