@@ -32,6 +32,10 @@ type Algorithm struct {
 
 var catalogue = []Algorithm{
 	{"tl_reno", Loss, "RFC 5681", algorithm.LoadReno},
+	{"tl_cubic", Loss, "RFC 9438, HyStart", algorithm.LoadCubic},
+	{"tl_illinois", LossAndDelay, "Liu, Basar, Srikant 2006", algorithm.LoadIllinois},
+	{"tl_westwood", Loss, "Grieco, Mascolo 2004", algorithm.LoadWestwood},
+	{"tl_yeah", LossAndDelay, "Baiocchi, Castellani, Vacirca 2007", algorithm.LoadYeah},
 }
 
 // Catalogue returns the algorithms that trunkline brings along, in the order of the catalogue.

@@ -46,6 +46,9 @@ func (a Algorithm) spec(flag uint32) (*ebpf.CollectionSpec, error) {
 		return nil, fmt.Errorf("the object of %s has no congestion control of that name", a.Name)
 	}
 	m.Flags = m.Flags&^linkFlag | flag
+	if err := setTick(spec); err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", a.Name, err)
+	}
 	has, err := callbacks()
 	if err != nil {
 		return nil, err
@@ -59,6 +62,19 @@ func (a Algorithm) spec(flag uint32) (*ebpf.CollectionSpec, error) {
 		}
 	}
 	return spec, nil
+}
+
+// setTick tells an algorithm that asks for it how long a tick of the kernel's clock is.
+func setTick(spec *ebpf.CollectionSpec) error {
+	v := spec.Variables["tl_tick_us"]
+	if v == nil {
+		return nil
+	}
+	var res unix.Timespec // that of the coarse clock is a tick
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
+		return fmt.Errorf("asking for the kernel's tick: %w", err)
+	}
+	return v.Set(uint32(res.Nano() / 1000))
 }
 
 // callbacks returns the members of the kernel's struct tcp_congestion_ops.

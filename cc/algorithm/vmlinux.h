@@ -16,6 +16,7 @@ typedef _Bool bool;
 
 struct sock {
 	unsigned long sk_pacing_rate; /* bytes per second */
+	__u32 sk_pacing_status;	      /* 0: nobody paces */
 };
 
 struct inet_connection_sock {

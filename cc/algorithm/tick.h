@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The kernel's clock of ticks (jiffies). Programs cannot ask how long a tick is, so whoever loads them says. */
+#pragma once
+#include "cc.h"
+
+const volatile __u32 tl_tick_us = 4000;
+
+/* A time as a number of ticks, as the kernel counts it: rounded up. */
+static __always_inline __u32 tl_ticks(__u32 us)
+{
+	return (us + tl_tick_us - 1) / tl_tick_us;
+}
+
+/* Since data was last sent; to be asked before any is. */
+static __always_inline __u64 tl_idle_us(const struct tcp_sock *tp)
+{
+	return (__u64)((__u32)bpf_jiffies64() - tp->lsndtime) * tl_tick_us;
+}
