@@ -302,7 +302,10 @@ func TestInteractive(t *testing.T) {
 }
 
 func TestManyFlows(t *testing.T) {
-	w := newWorld(t, nil)
+	// All of them at once on a busy machine take their time.
+	long := testkit.Wait(20 * time.Second)
+	patient := Timeouts{Open: long, Leg: long, Dial: long, Pong: long}
+	w := newWorld(t, func(near, far *Config) { near.Timeouts, far.Timeouts = patient, patient })
 	dst := serve(t, serverAddr, echo)
 	flows := testkit.Count(1000, 100)
 	var wg sync.WaitGroup
