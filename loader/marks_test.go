@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -234,7 +235,8 @@ func TestInterfacesAreFollowed(t *testing.T) {
 
 func TestNamedInterfaces(t *testing.T) {
 	inside(t, lan, func(t *testing.T, s site) {
-		l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.Cgroup, Interfaces: []string{"wan0", "lo", "absent"}})
+		led := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"))
+		l, err := Load(t.Context(), Options{Instance: "test", Cgroup: s.Cgroup, Interfaces: []string{"wan0", "lo", "absent"}, Ledger: led})
 		if err != nil {
 			t.Fatal(err)
 		}
