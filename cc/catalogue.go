@@ -36,6 +36,10 @@ var catalogue = []Algorithm{
 	{"tl_illinois", LossAndDelay, "Liu, Basar, Srikant 2006", algorithm.LoadIllinois},
 	{"tl_westwood", Loss, "Grieco, Mascolo 2004", algorithm.LoadWestwood},
 	{"tl_yeah", LossAndDelay, "Baiocchi, Castellani, Vacirca 2007", algorithm.LoadYeah},
+	{"tl_bic", Loss, "Xu, Harfoush, Rhee 2004", algorithm.LoadBic},
+	{"tl_veno", LossAndDelay, "Fu, Liew 2003", algorithm.LoadVeno},
+	{"tl_htcp", LossAndDelay, "Leith, Shorten 2004", algorithm.LoadHtcp},
+	{"tl_vegas", LossAndDelay, "Brakmo, Peterson 1995", algorithm.LoadVegas},
 }
 
 // Catalogue returns the algorithms that trunkline brings along, in the order of the catalogue.
