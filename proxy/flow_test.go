@@ -303,7 +303,7 @@ func TestInteractive(t *testing.T) {
 
 func TestManyFlows(t *testing.T) {
 	// All of them at once on a busy machine take their time.
-	long := testkit.Wait(20 * time.Second)
+	long := testkit.Wait(time.Minute)
 	patient := Timeouts{Open: long, Leg: long, Dial: long, Pong: long}
 	w := newWorld(t, func(near, far *Config) { near.Timeouts, far.Timeouts = patient, patient })
 	dst := serve(t, serverAddr, echo)
