@@ -127,20 +127,7 @@ func TestCurlAndNginx(t *testing.T) {
 	w := newWorld(t, setup{})
 	root := publicDir(t)
 	want := writeStream(t, filepath.Join(root, "file"), 7, testkit.Size(30_000_000, 2_000_000))
-	listens := ""
-	for _, at := range w.readyB(80) {
-		listens += fmt.Sprintf("listen %s; ", at)
-	}
-	conf := filepath.Join(root, "nginx.conf")
-	text := fmt.Sprintf(`user root; daemon off; master_process off; pid %[1]s/nginx.pid; error_log %[1]s/error.log;
-events {}
-http { access_log off; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
-  sendfile on;
-  server { %[2]s root %[1]s; } }`, root, listens)
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "nginx"), "-c", conf, "-e", root+"/error.log"), w.readyB(80)...)
+	serveFiles(t, w, root)
 	w.steered(t, func(t *testing.T, host string, _ netip.Addr) {
 		for range 3 {
 			got := filepath.Join(t.TempDir(), "got")
@@ -159,6 +146,25 @@ http { access_log off; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastc
 			t.Errorf("a missing file gave %s", code)
 		}
 	})
+}
+
+// serveFiles runs nginx at site B for the files of a directory that everybody may read.
+func serveFiles(t *testing.T, w *world, root string) {
+	t.Helper()
+	listens := ""
+	for _, at := range w.readyB(80) {
+		listens += fmt.Sprintf("listen %s; ", at)
+	}
+	conf := filepath.Join(root, "nginx.conf")
+	text := fmt.Sprintf(`user root; daemon off; master_process off; pid %[1]s/nginx.pid; error_log %[1]s/error.log;
+events {}
+http { access_log off; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+  sendfile on;
+  server { %[2]s root %[1]s; } }`, root, listens)
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "nginx"), "-c", conf, "-e", root+"/error.log"), w.readyB(80)...)
 }
 
 func TestIperf3(t *testing.T) {

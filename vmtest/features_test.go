@@ -50,15 +50,21 @@ func (g *agent) status() statusView {
 	return s
 }
 
-// need skips a test of a feature that is off in this agent.
-func (g *agent) need(t *testing.T, name string) {
+// feature returns what the agent's status says of one feature.
+func (g *agent) feature(t *testing.T, name string) featureView {
 	t.Helper()
 	features := g.status().Features
 	i := slices.IndexFunc(features, func(f featureView) bool { return f.Name == name })
 	if i < 0 {
 		t.Fatalf("no feature %s in %+v", name, features)
 	}
-	if f := features[i]; !f.On {
+	return features[i]
+}
+
+// need skips a test of a feature that is off in this agent.
+func (g *agent) need(t *testing.T, name string) {
+	t.Helper()
+	if f := g.feature(t, name); !f.On {
 		testkit.NeedFeature(t, name, errors.New(f.Detail))
 	}
 }
