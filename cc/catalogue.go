@@ -40,6 +40,9 @@ var catalogue = []Algorithm{
 	{"tl_veno", LossAndDelay, "Fu, Liew 2003", algorithm.LoadVeno},
 	{"tl_htcp", LossAndDelay, "Leith, Shorten 2004", algorithm.LoadHtcp},
 	{"tl_vegas", LossAndDelay, "Brakmo, Peterson 1995", algorithm.LoadVegas},
+	{"tl_hybla", Loss, "Caini, Firrincieli 2004", algorithm.LoadHybla},
+	{"tl_highspeed", Loss, "RFC 3649", algorithm.LoadHighspeed},
+	{"tl_lp", LossAndDelay, "Kuzmanovic, Knightly 2006", algorithm.LoadLp},
 }
 
 // Catalogue returns the algorithms that trunkline brings along, in the order of the catalogue.

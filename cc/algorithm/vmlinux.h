@@ -61,6 +61,7 @@ struct tcp_sock {
 	__u64 tcp_mstamp;   /* time of the ACK at hand, us */
 	struct minmax rtt_min;
 	__u8 is_cwnd_limited : 1; /* the window, and not the application, was the limit */
+	__u8 tcp_usec_ts : 1;	  /* timestamps are in us (Linux 6.7) */
 	struct tcp_options_received rx_opt;
 };
 

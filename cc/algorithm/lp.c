@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+//go:build ignore
+/*
+ * LP: A. Kuzmanovic, E. Knightly, "TCP-LP: Low-priority service via end-point congestion control", 2006. Takes what others
+ * leave: it goes down at the first sign of a queue on the way there, told by the clocks in the timestamps.
+ *
+ *   owd         one-way delay, its own clock's offset included: only differences count      ms
+ *   threshold   owd above the least by more than 15 % of the span: someone else is there
+ *   inference   3 round-trip times after such a sign: it does not grow, and a second sign then leaves 1 packet
+ *   the first sign leaves 1/2 of the window, as does a loss
+ *
+ * Against the kernel's lp: the same. Timestamps (RFC 7323) must be on, with a clock of 1 ms as Linux has; without them, and
+ * where a route asks for timestamps in microseconds, it is Reno.
+ */
+#include "cc.h"
+
+#define THRESHOLD_PERCENT 15
+#define PER_SECOND 1000 /* resolution of owd, and our own clock of timestamps */
+#define INFERENCE_RTTS 3
+
+struct tl_lp {
+	__u32 owd_x8;		/* smoothed; 0: none yet */
+	__u32 owd_min;
+	__u32 owd_max;
+	__u32 owd_reserve;	/* the next largest: one late packet is no measure */
+	__u32 remote_hz_x64;	/* ticks per second of the peer's clock, smoothed */
+	__u32 remote_tsval;	/* of the ACK before */
+	__u32 local_tsecr;
+	__u32 drop_ms;		/* when it last went down; 0: never */
+	__u32 inference_ms;
+	__u8 clocks;		/* the peer's clock is known */
+	__u8 owds;		/* so are delays */
+	__u8 within_inference;
+};
+
+SEC("struct_ops")
+void BPF_PROG(tl_lp_init, struct sock *sk)
+{
+	struct tl_lp *ca = TL_STATE(struct tl_lp, sk);
+
+	__builtin_memset(ca, 0, sizeof(*ca));
+	ca->owd_min = ~0U;
+}
+
+SEC("struct_ops")
+void BPF_PROG(tl_lp_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
+{
+	struct tcp_sock *tp = tl_tcp(sk);
+
+	if (!TL_STATE(struct tl_lp, sk)->within_inference && tl_is_cwnd_limited(tp))
+		tl_reno_avoid(tp, acked);
+}
+
+static __always_inline bool usec_timestamps(const struct tcp_sock *tp)
+{
+	return bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts);
+}
+
+/* What is added is new less an average's part, in two's complement. */
+static __always_inline __u32 remote_hz(const struct tcp_sock *tp, struct tl_lp *ca)
+{
+	__u32 tsval = tp->rx_opt.rcv_tsval, tsecr = tp->rx_opt.rcv_tsecr;
+	__s32 remote = tsval - ca->remote_tsval, local = tsecr - ca->local_tsecr;
+	__u32 hz;
+
+	if (ca->remote_tsval && ca->local_tsecr && remote && local) {
+		remote = remote < 0 ? -remote : remote;
+		local = local < 0 ? -local : local;
+		hz = (__u32)((__u64)PER_SECOND * (__u32)remote / (__u32)local);
+		ca->remote_hz_x64 = ca->remote_hz_x64 ? ca->remote_hz_x64 + hz - (ca->remote_hz_x64 >> 6) : hz << 6;
+	}
+	ca->clocks = ca->remote_hz_x64 >> 6 != 0;
+	ca->remote_tsval = tsval;
+	ca->local_tsecr = tsecr;
+	return ca->remote_hz_x64 >> 6;
+}
+
+/* The one-way delay of what the ACK acknowledges, in ms, and an offset. 0: none. */
+static __always_inline __u32 one_way(const struct tcp_sock *tp, struct tl_lp *ca)
+{
+	__u32 hz = remote_hz(tp, ca);
+	__s32 owd;
+
+	if (!ca->clocks)
+		return 0;
+	owd = tp->rx_opt.rcv_tsval * (PER_SECOND / hz) - tp->rx_opt.rcv_tsecr;
+	ca->owds = owd != 0;
+	return owd < 0 ? -owd : owd;
+}
+
+static __always_inline void sample(struct tcp_sock *tp, struct tl_lp *ca)
+{
+	__u32 owd = one_way(tp, ca);
+
+	if (!ca->clocks || !ca->owds)
+		return;
+	ca->owd_min = tl_min(ca->owd_min, owd);
+	if (owd > ca->owd_max) {
+		if (owd > ca->owd_reserve) {
+			ca->owd_max = ca->owd_reserve ? ca->owd_reserve : owd;
+			ca->owd_reserve = owd;
+		} else {
+			ca->owd_max = owd;
+		}
+	}
+	ca->owd_x8 = ca->owd_x8 ? ca->owd_x8 + owd - (ca->owd_x8 >> 3) : owd << 3;
+}
+
+static __always_inline bool queued(const struct tl_lp *ca)
+{
+	return ca->owd_x8 >> 3 > ca->owd_min + THRESHOLD_PERCENT * (ca->owd_max - ca->owd_min) / 100;
+}
+
+SEC("struct_ops")
+void BPF_PROG(tl_lp_pkts_acked, struct sock *sk, const struct ack_sample *acks)
+{
+	struct tl_lp *ca = TL_STATE(struct tl_lp, sk);
+	struct tcp_sock *tp = tl_tcp(sk);
+	__u32 now_ms = (__u32)(tp->tcp_mstamp / TL_USEC_PER_MSEC);
+	__s32 rtt_ms = now_ms - tp->rx_opt.rcv_tsecr;
+
+	if (usec_timestamps(tp))
+		return;
+	if (acks->rtt_us > 0)
+		sample(tp, ca);
+	if (rtt_ms > 0)
+		ca->inference_ms = INFERENCE_RTTS * rtt_ms;
+	ca->within_inference = ca->drop_ms && now_ms - ca->drop_ms < ca->inference_ms;
+	if (!queued(ca))
+		return;
+	/* The measures begin anew around where they are: they must follow the path. */
+	ca->owd_min = ca->owd_x8 >> 3;
+	ca->owd_max = ca->owd_x8 >> 2;
+	ca->owd_reserve = ca->owd_x8 >> 2;
+	tp->snd_cwnd = ca->within_inference ? 1U : tl_max(tp->snd_cwnd >> 1, 1U);
+	ca->drop_ms = now_ms;
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(tl_lp_ssthresh, struct sock *sk)
+{
+	return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(tl_lp_undo_cwnd, struct sock *sk)
+{
+	return tl_undo_cwnd(sk);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops tl_lp = {
+	.init		= (void *)tl_lp_init,
+	.ssthresh	= (void *)tl_lp_ssthresh,
+	.cong_avoid	= (void *)tl_lp_cong_avoid,
+	.pkts_acked	= (void *)tl_lp_pkts_acked,
+	.undo_cwnd	= (void *)tl_lp_undo_cwnd,
+	.name		= "tl_lp",
+};
