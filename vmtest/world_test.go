@@ -278,7 +278,7 @@ type featureView struct {
 // statusView is what the tests read of `trunkline status --json`.
 type statusView struct {
 	Features []featureView `json:"features"`
-	Reasons []struct {
+	Reasons  []struct {
 		Name  string `json:"name"`
 		Count uint64 `json:"count"`
 	} `json:"reasons"`
