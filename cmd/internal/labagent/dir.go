@@ -4,7 +4,9 @@ package labagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,25 @@ func MakeDir(program string) (string, error) {
 		return "", fmt.Errorf("making a directory: %w", err)
 	}
 	return dir, nil
+}
+
+// CopyBinary copies the executable into the directory and returns the copy's path: what starts it many times then starts the
+// same each time, also if it is built anew meanwhile, and does not read it from a slow file system again and again.
+func CopyBinary(binary, dir string) (string, error) {
+	from, err := os.Open(binary)
+	if err != nil {
+		return "", fmt.Errorf("copying the executable: %w", err)
+	}
+	defer from.Close()
+	to, err := os.OpenFile(filepath.Join(dir, "trunkline"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	if err != nil {
+		return "", fmt.Errorf("copying the executable: %w", err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close()); err != nil {
+		return "", fmt.Errorf("copying the executable: %w", err)
+	}
+	return to.Name(), nil
 }
 
 // RemoveStale removes what runs of a program left that were killed, and returns their directories: their agents died with

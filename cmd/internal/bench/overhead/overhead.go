@@ -87,6 +87,9 @@ func (o *overhead) run(ctx context.Context, s *bench.Session) (_ *bench.Report, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
+	if s.Binary, err = labagent.CopyBinary(s.Binary, o.dir); err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	for round, turn := range bench.Interleave(s.Seed, o.rounds, len(o.chosen)) {
 		// A machine that is slow to set hosts up has fewer rounds in its minute.
