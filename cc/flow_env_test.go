@@ -222,7 +222,7 @@ func decreases(samples []sample) []float64 {
 	var found []float64
 	for i := 1; i < len(samples); i++ {
 		before, now := samples[i-1], samples[i]
-		if now.ssthresh != before.ssthresh && now.ssthresh < infinite && now.ssthresh < before.cwnd && before.cwnd >= 8 {
+		if now.ssthresh != before.ssthresh && now.ssthresh < infinite && now.ssthresh < before.cwnd && before.cwnd > 16 {
 			found = append(found, float64(now.ssthresh)/float64(before.cwnd))
 		}
 	}
