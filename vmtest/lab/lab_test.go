@@ -93,7 +93,7 @@ func dial(t *testing.T, l *Lab, addr string) net.Conn {
 	return c
 }
 
-func TestRTT(t *testing.T) {
+func TestExactRTT(t *testing.T) {
 	const rtt = 80 * time.Millisecond
 	testkit.NeedTime(t)
 	l := newLab(t, Options{RTT: rtt})
@@ -173,7 +173,7 @@ func patient(t *testing.T, s *Site) {
 	}
 }
 
-func TestRate(t *testing.T) {
+func TestExactRate(t *testing.T) {
 	const rate, bytes = 40e6, 8 << 20
 	testkit.NeedTime(t)
 	l := newLab(t, Options{Rate: rate, RTT: 20 * time.Millisecond})
