@@ -147,7 +147,7 @@ func (o *overhead) once(ctx context.Context, set *setting, round int) (err error
 	case err != nil:
 		return err
 	}
-	for _, measure := range []func(context.Context, *world, *found, uint64) error{o.idle, o.connect, o.bulk, o.program} {
+	for _, measure := range []func(context.Context, *world, *found, uint64) error{o.connect, o.bulk, o.program, o.idle} {
 		if err := measure(ctx, w, f, o.session.Seed+uint64(round)); err != nil {
 			return err
 		}
@@ -155,7 +155,8 @@ func (o *overhead) once(ctx context.Context, set *setting, round int) (err error
 	return ctx.Err()
 }
 
-// idle is what the near agent costs while nothing happens.
+// idle is what the near agent costs while nothing happens. It comes last, for an agent that has just started is still at
+// work on its legs.
 func (o *overhead) idle(ctx context.Context, w *world, f *found, _ uint64) error {
 	if w.near == nil {
 		return nil
