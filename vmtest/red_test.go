@@ -49,7 +49,7 @@ func TestGREDSparesMarkedRetransmissions(t *testing.T) {
 	r.classify(t, r.s, "eth0")
 	r.startMarking(t)
 
-	r.iperf3(t, "-t 10 -C cubic")
+	r.iperf3(t, "-t 12 -P 4 -C cubic")
 	in, out := r.classified(t, r.router.Namespace, toClient), r.classified(t, r.s, "eth0")
 	t.Logf("marked and unmarked packets: in %v, out %v", in, out)
 	if in.marked < 20 || in.unmarked <= out.unmarked {
