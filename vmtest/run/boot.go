@@ -37,7 +37,7 @@ func boot(ctx context.Context, k *kernel.Kernel, s stage, steps []plan.Step, b *
 		p.Links = append(p.Links, plan.Link{From: tree, To: filepath.Join(k.ModulesRoot, tree)})
 	}
 	spec := machine.Spec{Kernel: k, Share: dir, Guest: b.guest, Plan: p, Exact: s.exact, KVM: kvm && !s.exact, Append: s.append, Limit: bootLimit}
-	stop := follow(ctx, dir, steps, progress)
+	stop := follow(ctx, k.Name, dir, steps, progress)
 	defer stop()
 	if s.vng {
 		spec.Plan.Modules = nil // virtme-ng's guest has its udev do that

@@ -21,13 +21,13 @@ import (
 var verdict = regexp.MustCompile(`^\x16?--- (PASS|FAIL|SKIP): (\S+) \((\S+)\)`)
 
 // follow tells of each test as the guest ends it. The returned function ends it.
-func follow(ctx context.Context, dir string, steps []plan.Step, w io.Writer) func() {
+func follow(ctx context.Context, kernel, dir string, steps []plan.Step, w io.Writer) func() {
 	at := map[string]int64{}
 	return everySecond(ctx, func() {
 		for _, s := range steps {
 			at[s.Name] += newLines(plan.LogPath(dir, s.Name), at[s.Name], func(line string) {
 				if m := verdict.FindStringSubmatch(line); m != nil && !strings.Contains(m[2], "/") {
-					fmt.Fprintf(w, "  %s %-18s %s (%s)\n", strings.ToLower(m[1]), s.Name, m[2], m[3])
+					fmt.Fprintf(w, "  %-9s %s %-17s %s (%s)\n", kernel, strings.ToLower(m[1]), s.Name, m[2], m[3])
 				}
 			})
 		}

@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,7 @@ type options struct {
 	kernels, stages, suites []string
 	run                     string
 	out                     string
-	scale                   int
+	scale, jobs             int
 	refresh, doc, json      bool
 }
 
@@ -52,6 +54,7 @@ func testCommand() *cobra.Command {
 	f.StringVar(&o.run, "run", "", "only tests that match, as go test's -run")
 	f.StringVar(&o.out, "out", "", "keep logs and results in this directory (default: a new one below the temporary directory)")
 	f.IntVar(&o.scale, "scale", emulatedScale, "by how much tests shrink where every instruction is emulated")
+	f.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()), "how many kernels at a time")
 	f.BoolVar(&o.refresh, "refresh", false, "look for newer versions of the kernels first")
 	f.BoolVar(&o.doc, "doc", false, "write docs/kernels.md from what was found")
 	f.BoolVar(&o.json, "json", false, "print the matrix as JSON")
@@ -78,19 +81,47 @@ func runTests(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var results []matrix.Result
-	for _, name := range o.kernels {
-		results = append(results, onKernel(ctx, name, picked, b, o, stderr))
-		if ctx.Err() != nil {
-			return fmt.Errorf("stopped; what was found so far is in %s", o.out)
-		}
+	results := onKernels(ctx, picked, b, o, &lockedWriter{w: stderr})
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped; what was found so far is in %s", o.out)
 	}
 	return o.report(matrix.Judge(expect, results), b, stdout, stderr)
+}
+
+// onKernels runs some kernels at a time. Guests wait more than they compute, and functional stages are bounded generously.
+func onKernels(ctx context.Context, picked []stage, b *build, o *options, w io.Writer) []matrix.Result {
+	results := make([]matrix.Result, len(o.kernels))
+	var wg sync.WaitGroup
+	free := make(chan struct{}, o.jobs)
+	for i, name := range o.kernels {
+		free <- struct{}{}
+		wg.Go(func() {
+			results[i] = onKernel(ctx, name, picked, b, o, w)
+			<-free
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+// lockedWriter keeps the lines of several kernels whole.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
 }
 
 func (o *options) check() ([]stage, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("needs root: guests see this machine's files as they are, with their owners")
+	}
+	if o.scale < 1 || o.jobs < 1 {
+		return nil, errors.New("--scale and --jobs are at least 1")
 	}
 	if o.doc && o.partial() {
 		return nil, errors.New("--doc with --stage, --suite or --run: a part of the tests says nothing of the whole; leave one of them out")
