@@ -70,11 +70,20 @@ func setTick(spec *ebpf.CollectionSpec) error {
 	if v == nil {
 		return nil
 	}
-	var res unix.Timespec // that of the coarse clock is a tick
-	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
-		return fmt.Errorf("asking for the kernel's tick: %w", err)
+	tick, err := tickMicroseconds()
+	if err != nil {
+		return err
 	}
-	return v.Set(uint32(res.Nano() / 1000))
+	return v.Set(tick)
+}
+
+// tickMicroseconds returns how long a tick of the kernel's clock (a jiffy) is.
+func tickMicroseconds() (uint32, error) {
+	var res unix.Timespec // of the coarse clock, which goes by ticks
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
+		return 0, fmt.Errorf("asking for the kernel's tick: %w", err)
+	}
+	return uint32(res.Nano() / 1000), nil
 }
 
 // callbacks returns the members of the kernel's struct tcp_congestion_ops.

@@ -106,12 +106,28 @@ func algorithmsOfRules(t *testing.T, s site, mode cc.Mode) {
 		t.Errorf("the live flow has %s", got)
 	}
 	transfer(t, c, 1<<20)
+	showsInsides(t, l, s, rules("tl_illinois"))
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(dir, "locks")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// showsInsides looks for what an algorithm keeps of a flow, which the kernel's own interfaces do not show.
+func showsInsides(t *testing.T, l *Loader, s site, rules []policy.Rule) {
+	t.Helper()
+	if err := l.Apply(rules, nil); err != nil {
+		t.Fatal(err)
+	}
+	c := dialAt(t, s.B4, sinkPort)
+	sendOnly(t, c, 1<<20)
+	f := flowOf(t, l, c, func(f Flow) bool { return f.BytesAcked > 1<<19 })
+	if a, b := f.Algorithm["alpha"], f.Algorithm["beta"]; a < 0.29 || a > 10 || b < 0.125 || b > 0.5 || f.CwndPackets == 0 {
+		t.Errorf("Illinois is %v at a window of %d packets", f.Algorithm, f.CwndPackets)
+	}
+	transfer(t, c, 0)
 }
 
 const ccKilledEnv = "TL_TEST_CC_KILLED"

@@ -45,6 +45,9 @@ type Flow struct {
 	CongestionErrno int32          `json:"congestion_errno,omitempty"`
 	WindowBytes     uint32         `json:"window_bytes"` // 0: auto-tuning
 	WindowErrno     int32          `json:"window_errno,omitempty"`
+
+	// Algorithm is what a congestion control of trunkline's own keeps of the flow, by name with the unit.
+	Algorithm map[string]float64 `json:"algorithm,omitempty"`
 }
 
 // Path is what the flows to one prefix, or to one peer there, add up to.
@@ -81,6 +84,7 @@ func (l *Loader) Flows() ([]Flow, error) {
 		flows = append(flows, decodeFlow(cookie, f, now))
 	}
 	slices.SortFunc(flows, func(a, b Flow) int { return int(int64(a.Cookie - b.Cookie)) })
+	l.addInsides(flows)
 	return flows, nil
 }
 

@@ -37,6 +37,8 @@ type Loader struct {
 	marks     markState
 	cc        ccState
 
+	insides insidesState // has a lock of its own
+
 	inForce atomic.Pointer[policy.Table] // table, for those that cannot wait for an Apply
 
 	destMu sync.Mutex                   // guards dests

@@ -29,6 +29,8 @@ struct tl_bic {
 	__u8 searching;		/* since the last loss */
 };
 
+TL_SHOW(struct tl_bic);
+
 static __always_inline void reset(struct tl_bic *ca)
 {
 	ca->update_us = 0;

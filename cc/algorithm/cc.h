@@ -32,6 +32,9 @@ static __always_inline struct tcp_sock *tl_tcp(struct sock *sk)
 		(type *)((struct inet_connection_sock *)(sk))->icsk_ca_priv;                                           \
 	})
 
+/* Has the state's fields described in the object, by which `trunkline flows` shows them. Nobody uses the variable. */
+#define TL_SHOW(type) const type tl_state SEC("tl_shown") __attribute__((used)) = {}
+
 static __always_inline __u8 tl_ca_state(struct sock *sk)
 {
 	return BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_state);

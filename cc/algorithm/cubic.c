@@ -44,6 +44,8 @@ struct tl_cubic {
 	__u8 found;		/* slow start is over by HyStart */
 };
 
+TL_SHOW(struct tl_cubic);
+
 static __always_inline void reset(struct tl_cubic *ca)
 {
 	ca->epoch_us = 0;

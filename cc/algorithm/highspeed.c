@@ -14,6 +14,8 @@ struct tl_highspeed {
 	__u32 row; /* of the table; a round trip adds row + 1 packets */
 };
 
+TL_SHOW(struct tl_highspeed);
+
 SEC("struct_ops")
 void BPF_PROG(tl_highspeed_init, struct sock *sk)
 {

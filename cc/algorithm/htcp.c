@@ -39,6 +39,8 @@ struct tl_htcp {
 	__u8 steady;		/* two losses at about the same rate */
 };
 
+TL_SHOW(struct tl_htcp);
+
 static __always_inline __u32 now_tick(void)
 {
 	return (__u32)bpf_jiffies64();

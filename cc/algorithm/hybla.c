@@ -27,6 +27,8 @@ struct tl_hybla {
 	__u8 doing;		/* nothing is being repaired */
 };
 
+TL_SHOW(struct tl_hybla);
+
 static __always_inline void follow(const struct tcp_sock *tp, struct tl_hybla *ca)
 {
 	ca->rho_x8 = tl_max(tp->srtt_us / RTT0_US, ONE_X8);

@@ -36,6 +36,8 @@ struct tl_illinois {
 	__u8 rtt_above;		/* da has been above d1 since alpha was 10 */
 };
 
+TL_SHOW(struct tl_illinois);
+
 static __always_inline void new_round(const struct tcp_sock *tp, struct tl_illinois *ca)
 {
 	ca->round_end = tp->snd_nxt;

@@ -10,7 +10,9 @@
  *   the first sign leaves 1/2 of the window, as does a loss
  *
  * Against the kernel's lp: the same. Timestamps (RFC 7323) must be on, with a clock of 1 ms as Linux has; without them, and
- * where a route asks for timestamps in microseconds, it is Reno.
+ * where a route asks for timestamps in microseconds, it is Reno. As there, too, the smoothed delay is kept times 8 in 32
+ * bits: a pair of hosts whose timestamps are further apart than 2^29 ms wraps it, and is hardly ever seen to queue. This is
+ * kept so that a flow behaves as it would under the module; taking the offset out would make LP more polite than that.
  */
 #include "cc.h"
 
@@ -19,19 +21,23 @@
 #define INFERENCE_RTTS 3
 
 struct tl_lp {
-	__u32 owd_x8;		/* smoothed; 0: none yet */
-	__u32 owd_min;
-	__u32 owd_max;
-	__u32 owd_reserve;	/* the next largest: one late packet is no measure */
+	__u32 owd_ms_x8;		/* smoothed; 0: none yet */
+	__u32 owd_min_ms;
+	__u32 owd_max_ms;
+	__u32 owd_reserve_ms;	/* the next largest: one late packet is no measure */
 	__u32 remote_hz_x64;	/* ticks per second of the peer's clock, smoothed */
 	__u32 remote_tsval;	/* of the ACK before */
 	__u32 local_tsecr;
 	__u32 drop_ms;		/* when it last went down; 0: never */
 	__u32 inference_ms;
+	__u32 queue_ms;		/* owd above its least, when last looked at */
+	__u32 span_ms;		/* its largest above its least */
 	__u8 clocks;		/* the peer's clock is known */
 	__u8 owds;		/* so are delays */
 	__u8 within_inference;
 };
+
+TL_SHOW(struct tl_lp);
 
 SEC("struct_ops")
 void BPF_PROG(tl_lp_init, struct sock *sk)
@@ -39,7 +45,7 @@ void BPF_PROG(tl_lp_init, struct sock *sk)
 	struct tl_lp *ca = TL_STATE(struct tl_lp, sk);
 
 	__builtin_memset(ca, 0, sizeof(*ca));
-	ca->owd_min = ~0U;
+	ca->owd_min_ms = ~0U;
 }
 
 SEC("struct_ops")
@@ -94,21 +100,27 @@ static __always_inline void sample(struct tcp_sock *tp, struct tl_lp *ca)
 
 	if (!ca->clocks || !ca->owds)
 		return;
-	ca->owd_min = tl_min(ca->owd_min, owd);
-	if (owd > ca->owd_max) {
-		if (owd > ca->owd_reserve) {
-			ca->owd_max = ca->owd_reserve ? ca->owd_reserve : owd;
-			ca->owd_reserve = owd;
+	ca->owd_min_ms = tl_min(ca->owd_min_ms, owd);
+	if (owd > ca->owd_max_ms) {
+		if (owd > ca->owd_reserve_ms) {
+			ca->owd_max_ms = ca->owd_reserve_ms ? ca->owd_reserve_ms : owd;
+			ca->owd_reserve_ms = owd;
 		} else {
-			ca->owd_max = owd;
+			ca->owd_max_ms = owd;
 		}
 	}
-	ca->owd_x8 = ca->owd_x8 ? ca->owd_x8 + owd - (ca->owd_x8 >> 3) : owd << 3;
+	ca->owd_ms_x8 = ca->owd_ms_x8 ? ca->owd_ms_x8 + owd - (ca->owd_ms_x8 >> 3) : owd << 3;
 }
 
-static __always_inline bool queued(const struct tl_lp *ca)
+static __always_inline bool queued(struct tl_lp *ca)
 {
-	return ca->owd_x8 >> 3 > ca->owd_min + THRESHOLD_PERCENT * (ca->owd_max - ca->owd_min) / 100;
+	__u32 owd_ms = ca->owd_ms_x8 >> 3;
+
+	if (!owd_ms)
+		return false;
+	ca->queue_ms = owd_ms > ca->owd_min_ms ? owd_ms - ca->owd_min_ms : 0;
+	ca->span_ms = ca->owd_max_ms - ca->owd_min_ms;
+	return owd_ms > ca->owd_min_ms + THRESHOLD_PERCENT * ca->span_ms / 100;
 }
 
 SEC("struct_ops")
@@ -129,9 +141,9 @@ void BPF_PROG(tl_lp_pkts_acked, struct sock *sk, const struct ack_sample *acks)
 	if (!queued(ca))
 		return;
 	/* The measures begin anew around where they are: they must follow the path. */
-	ca->owd_min = ca->owd_x8 >> 3;
-	ca->owd_max = ca->owd_x8 >> 2;
-	ca->owd_reserve = ca->owd_x8 >> 2;
+	ca->owd_min_ms = ca->owd_ms_x8 >> 3;
+	ca->owd_max_ms = ca->owd_ms_x8 >> 2;
+	ca->owd_reserve_ms = ca->owd_ms_x8 >> 2;
 	tp->snd_cwnd = ca->within_inference ? 1U : tl_max(tp->snd_cwnd >> 1, 1U);
 	ca->drop_ms = now_ms;
 }

@@ -25,6 +25,8 @@ struct tl_vegas {
 	__u8 doing;		/* nothing is being repaired */
 };
 
+TL_SHOW(struct tl_vegas);
+
 SEC("struct_ops")
 void BPF_PROG(tl_vegas_init, struct sock *sk)
 {

@@ -20,6 +20,8 @@ struct tl_veno {
 	__u8 grow;		/* with a queue every other time grows */
 };
 
+TL_SHOW(struct tl_veno);
+
 static __always_inline void enable(struct tcp_sock *tp, struct tl_veno *ca)
 {
 	ca->doing = 1;

@@ -32,6 +32,8 @@ struct tl_westwood {
 	__u8 forget_rtt_min;	/* a time-out: the path may be another */
 };
 
+TL_SHOW(struct tl_westwood);
+
 static __always_inline __u32 now_tick(void)
 {
 	return (__u32)bpf_jiffies64();

@@ -32,6 +32,8 @@ struct tl_yeah {
 	__u32 reno_cwnd;	/* what Reno would have at least */
 };
 
+TL_SHOW(struct tl_yeah);
+
 SEC("struct_ops")
 void BPF_PROG(tl_yeah_init, struct sock *sk)
 {

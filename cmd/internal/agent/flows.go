@@ -118,7 +118,7 @@ func fromSocket(s loader.Flow) control.Flow {
 		WindowError: errnoText(s.WindowErrno), CwndPackets: s.CwndPackets, SSThreshPackets: s.SsthreshPackets,
 		MSSBytes: s.MSSBytes, SRTTMicroseconds: s.SRTTUs, MinRTT: s.RTTMinUs, DeliveredBps: s.DeliveredBps,
 		BytesAcked: s.BytesAcked, BytesReceived: s.BytesReceived, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits,
-		Marked: s.Marked,
+		Marked: s.Marked, Algorithm: s.Algorithm,
 	}
 }
 

@@ -5,7 +5,10 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,6 +130,22 @@ func value(shown bool, s string) string {
 	return s
 }
 
+// algorithmText writes what the congestion control keeps of the flow.
+func algorithmText(f control.Flow) string {
+	parts := []string{"ssthresh " + orDash(ssthreshText(f.SSThreshPackets))}
+	for _, name := range slices.Sorted(maps.Keys(f.Algorithm)) {
+		parts = append(parts, fmt.Sprintf("%s %.4g", name, f.Algorithm[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ssthreshText(packets uint32) string {
+	if packets == 0 {
+		return ""
+	}
+	return fmt.Sprint(packets)
+}
+
 func windowText(n uint32) string {
 	if n == 0 {
 		return "auto"
@@ -143,6 +162,9 @@ func flowNotes(f control.Flow) []string {
 		}
 		notes = append(notes, fmt.Sprintf("%s: sent %s, received %s", through,
 			savings(f.Engine.RawSent, f.Engine.WireSent), savings(f.Engine.RawReceived, f.Engine.WireReceived)))
+	}
+	if len(f.Algorithm) > 0 {
+		notes = append(notes, f.Congestion+": "+algorithmText(f))
 	}
 	if f.Reason != "" {
 		notes = append(notes, "not optimised: "+f.Reason)

@@ -111,6 +111,10 @@ type Flow struct {
 	Retransmits      uint32         `json:"retransmits"` // segments
 	Marked           uint64         `json:"marked"`      // packets
 	Engine           *EngineFlow    `json:"engine,omitempty"`
+
+	// Algorithm is what a congestion control of trunkline's own keeps of the flow, by name with the unit: Illinois' alpha,
+	// Westwood's bandwidth_Bps and so on.
+	Algorithm map[string]float64 `json:"algorithm,omitempty"`
 }
 
 // Path is what was measured towards one destination prefix, over all connections of rules since the path was first seen.
