@@ -91,3 +91,30 @@ func TestAStepThatWasNotComeTo(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A test that is renamed must not drop out of the short stage unseen.
+func TestShortNamesTestsThatExist(t *testing.T) {
+	top, err := sourceTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := ""
+	for _, s := range suites {
+		files, err := filepath.Glob(filepath.Join(top, s, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have += string(b)
+		}
+	}
+	for _, name := range short {
+		if !strings.Contains(have, "func "+name+"(t *testing.T)") {
+			t.Errorf("there is no %s in %v", name, suites)
+		}
+	}
+}

@@ -20,6 +20,7 @@ type stage struct {
 	exact  bool     // the clock counts instructions
 	hybrid bool     // cgroup v1 beside cgroup2
 	vng    bool     // under virtme-ng
+	asked  bool     // only where it is asked for
 	append string   // kernel command line
 	suites []string // nil: all
 	run    string   // which tests, as go test's -run; "": all
@@ -33,7 +34,17 @@ var stages = []stage{
 		run: "Cgroup|BytesAreExact"},
 	{name: "no-ipv6", about: "a kernel booted without IPv6", append: "ipv6.disable=1",
 		suites: []string{"loader", "vmtest"}, run: "IPv6|BytesAreExact|Steer"},
-	{name: "vng", about: "under virtme-ng", vng: true, suites: []string{"loader/ledger"}},
+	{name: "vng", about: "under virtme-ng", vng: true, suites: []string{"bpf", "loader/ledger"}},
+	{name: "short", about: "one test or two for each feature", asked: true, run: "^(" + strings.Join(short, "|") + ")$"},
+}
+
+// short are the tests of the stage of that name, for when the whole takes too long.
+var short = []string{
+	"TestDSCP", "TestRegister", "TestLiveFlowsKeepTheirs", // bpf, cc
+	"TestSteered", "TestRulesOfSockets", "TestTelemetry", "TestUntouchedForWhatTheSocketIs", "TestPins", "TestSpliceSelfTest", // loader
+	"TestEveryRetransmissionIsMarked", "TestClsactMarksEveryRetransmission", "TestCleanupAfterKill", "TestCgroupLayouts",
+	"TestBpftoolNamesTheFieldsOfPinnedMaps", "TestBytesAreExactBothWays", "TestCurlAndNginx", "TestIPv6Only", "TestCleanupAfterAKill", // vmtest
+	"TestTheListenerOutlivesTheHooks", "TestRED",
 }
 
 func stageNames() []string {
@@ -47,11 +58,7 @@ func stageNames() []string {
 // pickStages returns the stages of the given names; those for which the machine has not the means are left out of all.
 func pickStages(names []string) ([]stage, error) {
 	if len(names) == 0 {
-		all := slices.Clone(stages)
-		if !machine.HaveVNG() {
-			all = slices.DeleteFunc(all, func(s stage) bool { return s.vng })
-		}
-		return all, nil
+		return slices.DeleteFunc(slices.Clone(stages), func(s stage) bool { return s.asked || s.vng && !machine.HaveVNG() }), nil
 	}
 	var picked []stage
 	for _, n := range names {
