@@ -14,9 +14,7 @@ import (
 	mrand "math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -388,18 +386,4 @@ func mixed(n int, seed uint64) []byte {
 		}
 	}
 	return out
-}
-
-// openFDs counts this process's descriptors.
-func openFDs(t testing.TB) int {
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}
-
-func stacks() string {
-	buf := make([]byte, 4<<20)
-	return strings.TrimSpace(string(buf[:runtime.Stack(buf, true)]))
 }
