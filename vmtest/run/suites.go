@@ -16,7 +16,7 @@ import (
 const module = "github.com/trunkline/trunkline/"
 
 // suites are the packages whose tests look at the kernel. The others say nothing of it and run on the host alone.
-var suites = []string{"bpf", "cc", "loader", "loader/ledger", "cmd/internal/demo", "proxy", "vmtest/lab", "vmtest"}
+var suites = []string{"bpf", "cc", "cc/internal/mathtest", "loader", "loader/ledger", "cmd/internal/demo", "proxy", "vmtest/lab", "vmtest"}
 
 // build is what the guest runs, all of it static.
 type build struct {
