@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/cc"
 	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/vmtest/internal/matrix"
@@ -27,6 +28,7 @@ func kernelFeatures() []matrix.Feature {
 		{"mptcp", func() error { return haveSocket(unix.AF_INET, unix.IPPROTO_MPTCP) }},
 		{"ipv6", func() error { return haveSocket(unix.AF_INET6, unix.IPPROTO_TCP) }},
 		{"tcx", loader.TCX},
+		{"struct-ops-link", haveStructOpsLink},
 		{"clsact", func() error { return haveQdisc("clsact", netlink.HANDLE_CLSACT) }},
 		{"netem", func() error { return haveQdisc("netem", netlink.HANDLE_ROOT) }},
 		{"htb", func() error { return haveQdisc("htb", netlink.HANDLE_ROOT) }},
@@ -47,6 +49,14 @@ func kernelFeatures() []matrix.Feature {
 
 func haveBTF() error {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
+	return err
+}
+
+func haveStructOpsLink() error {
+	mode, err := cc.Probe()
+	if err == nil && mode != cc.ByLink {
+		err = errors.New("this kernel registers algorithms without a link")
+	}
 	return err
 }
 

@@ -73,7 +73,7 @@ func TestTheDocumentIsWritten(t *testing.T) {
 	d.expectLines(out,
 		"# Kernels\n\nby hand\n\n"+beginMark+"\n\n|  | 6.1 | 6.1-nobtf | 6.12 | 7.3 |\n| --- | --- | --- | --- | --- |\n",
 		"| release | 6.1.0-57-amd64 | 6.1.192 | 6.12.95+deb12-amd64 | 7.3.4+deb13-amd64 |\n| **trunkline** |  |  |  |  |\n",
-		"| `splice` | on | off | off | off |\n", "| `loader` | 128, 12 skipped | 128, 12 skipped | 128, 12 skipped | 140 |\n",
+		"| `splice` | off | off | off | off |\n", "| `loader` | 128, 12 skipped | 128, 12 skipped | 128, 12 skipped | 140 |\n",
 		"| `no-ipv6` | - | - | ok | - |\n",
 		"\n## What lifts a limitation\n\n| limitation | seen on | lifted by |\n",
 		"| no `tcx`: programs on an interface are attached through clsact | 6.1, 6.1-nobtf | Linux 6.6 with CONFIG_NET_XGRESS |\n",

@@ -22,7 +22,7 @@ var features = []known{
 		"CONFIG_NET_CLS_BPF)"},
 	{"splice", true, "first bytes go through the loopback TCP stack",
 		"a kernel with BTF (CONFIG_DEBUG_INFO_BTF) and CONFIG_BPF_STREAM_PARSER whose sockmap passes the self-test at start: on " +
-			"6.12 and 6.18 FIONREAD reads 0, on 6.18 blocking reads also return EAGAIN"},
+			"6.1 to 7.3 a blocking read returns EAGAIN at half-close, on 6.12 and 6.18 FIONREAD also reads 0"},
 	{"pins", true, "maps are not pinned; `bpftool map dump name` serves", "a bpffs mounted at /sys/fs/bpf"},
 	{"struct-ops", true, "no congestion control of trunkline's own; the kernel's modules serve",
 		"a kernel with BTF (CONFIG_DEBUG_INFO_BTF) and CONFIG_BPF_JIT"},

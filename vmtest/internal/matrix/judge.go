@@ -163,6 +163,9 @@ func (j *judge) skip(stage string, t Test) (why, remedy string) {
 		return "skipped: " + t.Skip, "skip for a kernel feature alone (testkit.NeedFeature); a program that is missing is a failure (`make deps`)"
 	}
 	name, reason, _ := strings.Cut(rest, ": ")
+	if lacking, ok := strings.CutPrefix(name, "no-"); ok {
+		return j.skipForPresence(stage, lacking, t)
+	}
 	switch _, known := featureOf(name); {
 	case !known:
 		return fmt.Sprintf("skipped for %q, which is no feature: %s", name, t.Skip), "name one of vmtest/internal/matrix/features.go"
@@ -172,6 +175,19 @@ func (j *judge) skip(stage string, t Test) (why, remedy string) {
 	by := fmt.Sprintf("%s %s (%s; in %s)", suiteName(t.Package), t.Name, reason, stage)
 	if !slices.Contains(j.blamed[name], by) {
 		j.blamed[name] = append(j.blamed[name], by)
+	}
+	return "", ""
+}
+
+// skipForPresence judges the skip of a test that looks at what is done without a feature. It must run where nothing says that
+// the feature is there.
+func (j *judge) skipForPresence(stage, feature string, t Test) (why, remedy string) {
+	switch _, known := featureOf(feature); {
+	case !known:
+		return fmt.Sprintf("skipped for the presence of %q, which is no feature: %s", feature, t.Skip), "name one of vmtest/internal/matrix/features.go"
+	case j.strict() && (!j.requires(feature) || j.expect.takesAway(stage, feature)):
+		return fmt.Sprintf("skipped because the kernel has %s, which is not expected of it here: %s", feature, t.Skip),
+			"list the feature in vmtest/expect.yaml, or see why it is there"
 	}
 	return "", ""
 }

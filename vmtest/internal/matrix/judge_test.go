@@ -84,6 +84,13 @@ var verdicts = map[string]struct {
 			Tests: []Test{ok, skip("loader", "TestB", "kernel feature ipv6: switched off")}}}}, "", nil},
 	"the same skip in another stage": {
 		functional("6.1-nobtf", "rules ipv6", ok, skip("loader", "TestB", "kernel feature ipv6: switched off")), "ipv6", nil},
+	"a skip for the presence of what is listed": {
+		functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature no-btf: it has BTF")), "", nil},
+	"a skip for the presence of what is not listed": {
+		functional("6.1-nobtf", "rules ipv6", ok, skip("loader", "TestB", "kernel feature no-btf: it has BTF")), "loader",
+		[]string{"skipped because the kernel has btf"}},
+	"a skip for the presence of nothing": {
+		functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature no-warp: 9")), "loader", []string{"which is no feature"}},
 	"a skip for no feature": {functional("6.1", all61, ok, skip("loader", "TestB", "kernel feature warp: 9")), "loader",
 		[]string{`TestB in functional skipped for "warp", which is no feature`}},
 	"a skip for a program": {functional("6.1", all61, ok, skip("loader", "TestB", "no iperf3 here")), "loader",

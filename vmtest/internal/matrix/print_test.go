@@ -45,7 +45,7 @@ func sampleTests(n int, feature string) []Test {
 func sample() []Result {
 	stage := func(name, feature string) Stage { return Stage{Name: name, Tests: sampleTests(140, feature)} }
 	results := []Result{
-		{Kernel: "6.1", Release: "6.1.0-57-amd64", Features: sampleFeatures("tcx", "struct-ops-link"), Stages: []Stage{stage("functional", "tcx")}},
+		{Kernel: "6.1", Release: "6.1.0-57-amd64", Features: sampleFeatures("tcx", "struct-ops-link", "splice"), Stages: []Stage{stage("functional", "tcx")}},
 		{Kernel: "6.1-nobtf", Release: "6.1.192", Features: sampleFeatures("tcx", "struct-ops-link", "btf", "mptcp", "struct-ops", "splice"),
 			Stages: []Stage{stage("functional", "btf")}},
 		{Kernel: "6.12", Release: "6.12.95+deb12-amd64", Features: sampleFeatures("splice"), Stages: []Stage{stage("functional", "splice"), stage("no-ipv6", "ipv6")}},
