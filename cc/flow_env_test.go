@@ -25,11 +25,11 @@ import (
 // path is a link between two sites, and a server at the far one that answers with the hash of what it got.
 type path struct {
 	*lab.Lab
-	t      *testing.T
+	t      testing.TB
 	server string
 }
 
-func newPath(t *testing.T, o lab.Options) *path {
+func newPath(t testing.TB, o lab.Options) *path {
 	t.Helper()
 	testkit.NeedRoot(t)
 	o.NoIPv6 = true
@@ -89,12 +89,12 @@ func (p *path) gso(on bool) {
 // flow is a connection under a congestion control.
 type flow struct {
 	*net.TCPConn
-	t   *testing.T
+	t   testing.TB
 	raw syscall.RawConn
 }
 
 // dial connects under a congestion control.
-func (p *path) dial(t *testing.T, name string) *flow {
+func (p *path) dial(t testing.TB, name string) *flow {
 	t.Helper()
 	var conn net.Conn
 	err := p.A.Do(func() (err error) {

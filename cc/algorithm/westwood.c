@@ -65,13 +65,13 @@ void BPF_PROG(tl_westwood_pkts_acked, struct sock *sk, const struct ack_sample *
 /* Ends a sample that is long enough. */
 static __always_inline void sample(struct tcp_sock *tp, struct tl_westwood *ca)
 {
-	__u32 ticks = now_tick() - ca->round_tick, rate_Bptick;
+	__u32 now = now_tick(), ticks = now - ca->round_tick, rate_Bptick;
 
 	if (ca->first_ack) { /* what the handshake has acknowledged is no data */
 		ca->una = tp->snd_una;
 		ca->first_ack = 0;
 	}
-	if (!ca->rtt_ticks || ticks <= tl_max(ca->rtt_ticks, ROUND_MIN_US / tl_tick_us))
+	if (!ca->rtt_ticks || ticks <= ca->rtt_ticks || ticks <= ROUND_MIN_US / tl_tick_us)
 		return;
 	rate_Bptick = ca->bytes / ticks;
 	if (!ca->sample_Bptick && !ca->bandwidth_Bptick) {
@@ -81,7 +81,7 @@ static __always_inline void sample(struct tcp_sock *tp, struct tl_westwood *ca)
 		ca->bandwidth_Bptick = tl_filter8(ca->bandwidth_Bptick, ca->sample_Bptick);
 	}
 	ca->bytes = 0;
-	ca->round_tick = now_tick();
+	ca->round_tick = now;
 }
 
 /* What an ACK out of order says has arrived: a segment for a duplicate, and less for the one that then covers them. */
