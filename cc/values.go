@@ -33,10 +33,15 @@ func Values(name string, state []byte) (map[string]float64, error) {
 			return nil, nil
 		}
 		copy(raw, state[f.offset:f.offset+f.size])
-		values[f.name] = float64(binary.LittleEndian.Uint64(raw)) * f.factor
+		if v := binary.LittleEndian.Uint64(raw); v != none {
+			values[f.name] = float64(v) * f.factor
+		}
 	}
 	return values, nil
 }
+
+// none is what stands for a round-trip time while there is none; it is left out.
+const none = 0x7fffffff
 
 // field is a number in an algorithm's state.
 type field struct {
