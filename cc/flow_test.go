@@ -161,3 +161,24 @@ func TestBesideTheKernels(t *testing.T) {
 		}
 	})
 }
+
+// A thousand flows at once, each with a state of its own.
+func TestManyFlows(t *testing.T) {
+	h := newHost(t, modes(t)[0])
+	h.register("tl_illinois")
+	p := newPath(t, lab.Options{Rate: 400e6, RTT: 2 * time.Millisecond, Loss: 0.001, Seed: 5})
+	n := testkit.Count(1000, 50)
+	flows := make([]*flow, n)
+	for i := range flows {
+		flows[i] = p.dial(t, "tl_illinois")
+	}
+	var wg sync.WaitGroup
+	for _, f := range flows {
+		wg.Go(func() {
+			if err := f.send(20_000, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
