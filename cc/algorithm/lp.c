@@ -25,15 +25,13 @@ struct tl_lp {
 	__u32 owd_min_ms;
 	__u32 owd_max_ms;
 	__u32 owd_reserve_ms;	/* the next largest: one late packet is no measure */
-	__u32 remote_hz_x64;	/* ticks per second of the peer's clock, smoothed */
+	__u32 remote_hz;	/* ticks per second of the peer's clock, smoothed; 0: not known yet */
 	__u32 remote_tsval;	/* of the ACK before */
 	__u32 local_tsecr;
 	__u32 drop_ms;		/* when it last went down; 0: never */
 	__u32 inference_ms;
 	__u32 queue_ms;		/* owd above its least, when last looked at */
 	__u32 span_ms;		/* its largest above its least */
-	__u8 clocks;		/* the peer's clock is known */
-	__u8 owds;		/* so are delays */
 	__u8 within_inference;
 };
 
@@ -62,43 +60,40 @@ static __always_inline bool usec_timestamps(const struct tcp_sock *tp)
 	return bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts);
 }
 
-/* What is added is new less an average's part, in two's complement. */
-static __always_inline __u32 remote_hz(const struct tcp_sock *tp, struct tl_lp *ca)
+/*
+ * How fast the peer's clock goes: an average with the weight 1/64 for what is new. It is kept in whole ticks, so that what
+ * is rounded off has it err to the low side: on the high side one_way would take a clock of 1001 ticks for one of none.
+ */
+static __always_inline void estimate_hz(const struct tcp_sock *tp, struct tl_lp *ca)
 {
 	__u32 tsval = tp->rx_opt.rcv_tsval, tsecr = tp->rx_opt.rcv_tsecr;
-	__s32 remote = tsval - ca->remote_tsval, local = tsecr - ca->local_tsecr;
-	__u32 hz;
+	__u32 remote = tsval - ca->remote_tsval, local = tsecr - ca->local_tsecr, hz;
 
 	if (ca->remote_tsval && ca->local_tsecr && remote && local) {
-		remote = remote < 0 ? -remote : remote;
-		local = local < 0 ? -local : local;
-		hz = (__u32)((__u64)PER_SECOND * (__u32)remote / (__u32)local);
-		ca->remote_hz_x64 = ca->remote_hz_x64 ? ca->remote_hz_x64 + hz - (ca->remote_hz_x64 >> 6) : hz << 6;
+		hz = PER_SECOND * remote / local;
+		if (ca->remote_hz)
+			ca->remote_hz = (__u32)(((__u64)ca->remote_hz * 63 + hz) >> 6);
+		else
+			ca->remote_hz = hz;
 	}
-	ca->clocks = ca->remote_hz_x64 >> 6 != 0;
 	ca->remote_tsval = tsval;
 	ca->local_tsecr = tsecr;
-	return ca->remote_hz_x64 >> 6;
 }
 
-/* The one-way delay of what the ACK acknowledges, in ms, and an offset. 0: none. */
+/* The one-way delay of what the ACK acknowledges, in ms, and the offset of the clocks. 0: none. */
 static __always_inline __u32 one_way(const struct tcp_sock *tp, struct tl_lp *ca)
 {
-	__u32 hz = remote_hz(tp, ca);
-	__s32 owd;
-
-	if (!ca->clocks)
+	estimate_hz(tp, ca);
+	if (!ca->remote_hz)
 		return 0;
-	owd = tp->rx_opt.rcv_tsval * (PER_SECOND / hz) - tp->rx_opt.rcv_tsecr;
-	ca->owds = owd != 0;
-	return owd < 0 ? -owd : owd;
+	return tp->rx_opt.rcv_tsval * (PER_SECOND / ca->remote_hz) - tp->rx_opt.rcv_tsecr;
 }
 
 static __always_inline void sample(struct tcp_sock *tp, struct tl_lp *ca)
 {
 	__u32 owd = one_way(tp, ca);
 
-	if (!ca->clocks || !ca->owds)
+	if (!owd)
 		return;
 	ca->owd_min_ms = tl_min(ca->owd_min_ms, owd);
 	if (owd > ca->owd_max_ms) {
