@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/internal/testkit"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 	"github.com/trunkline/trunkline/loader/ledger"
@@ -37,6 +38,22 @@ func newVeth(t *testing.T, name string, index int) netlink.Link {
 	return linkNamed(t, name)
 }
 
+// marksLoad asks the kernel whether it takes the programs that decide about marks and write them.
+func marksLoad() error {
+	for _, read := range []func() (*ebpf.CollectionSpec, error){bpf.Mark, bpf.DSCP, bpf.Gate} {
+		spec, err := read()
+		if err != nil {
+			return err
+		}
+		coll, err := ebpf.NewCollection(spec)
+		if err != nil {
+			return err
+		}
+		coll.Close()
+	}
+	return nil
+}
+
 func linkNamed(t *testing.T, name string) netlink.Link {
 	t.Helper()
 	l, err := netlink.LinkByName(name)
@@ -46,9 +63,10 @@ func linkNamed(t *testing.T, name string) netlink.Link {
 	return l
 }
 
-// needClsact skips the test on kernels without clsact or its filters.
+// needClsact skips the test on kernels without clsact or its filters, and on those that refuse what marks are made of.
 func needClsact(t *testing.T) {
 	t.Helper()
+	testkit.NeedFeature(t, "marks", marksLoad())
 	l := newVeth(t, "probe", 0)
 	defer netlink.LinkDel(l)
 	err := netlink.QdiscAdd(clsactQdisc(l))

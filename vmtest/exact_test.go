@@ -128,8 +128,8 @@ func (r *routed) iperf3(t *testing.T, args string) iperf {
 		_ = server.Kill()
 		_ = server.Wait()
 	}()
-	var got iperf
 	for end := time.Now().Add(testkit.Wait(10 * time.Second)); ; time.Sleep(100 * time.Millisecond) {
+		var got iperf // anew: what an attempt does not say must not be an earlier one's
 		out, err := r.try(t, r.c, "iperf3", "-J -c "+r.sAddr.String()+" "+args)
 		if err == nil && json.Unmarshal([]byte(out), &got) == nil && got.Error == "" {
 			return got
