@@ -37,9 +37,11 @@ const (
 // Features starts an agent on the whole host, takes its word for the features of the product, and asks the kernel for its
 // own. Only in a guest: it attaches to the root cgroup.
 func Features(ctx context.Context, trunkline string) ([]matrix.Feature, error) {
-	if err := route(); err != nil {
+	wan, err := route()
+	if err != nil {
 		return nil, err
 	}
+	defer netlink.LinkDel(wan) // tests rely on its addresses being nobody's
 	before, _ := os.ReadFile(rmemMax)
 	product, err := agentFeatures(ctx, trunkline)
 	if err != nil {
@@ -55,22 +57,22 @@ func Features(ctx context.Context, trunkline string) ([]matrix.Feature, error) {
 }
 
 // route gives the rule's prefix an interface, for marks to be written on.
-func route() error {
-	d := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "wan"}}
-	if err := netlink.LinkAdd(d); err != nil {
-		return fmt.Errorf("adding an interface: %w", err)
+func route() (netlink.Link, error) {
+	wan := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "wan"}}
+	if err := netlink.LinkAdd(wan); err != nil {
+		return nil, fmt.Errorf("adding an interface: %w", err)
 	}
-	if err := netlink.LinkSetUp(d); err != nil {
-		return fmt.Errorf("setting an interface up: %w", err)
+	if err := netlink.LinkSetUp(wan); err != nil {
+		return nil, fmt.Errorf("setting an interface up: %w", err)
 	}
 	addr, err := netlink.ParseAddr("192.0.2.1/24")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := netlink.AddrAdd(d, addr); err != nil {
-		return fmt.Errorf("giving an interface its address: %w", err)
+	if err := netlink.AddrAdd(wan, addr); err != nil {
+		return nil, fmt.Errorf("giving an interface its address: %w", err)
 	}
-	return nil
+	return wan, nil
 }
 
 func agentFeatures(ctx context.Context, trunkline string) (features []matrix.Feature, err error) {
