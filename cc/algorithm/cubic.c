@@ -219,8 +219,11 @@ static __always_inline void hystart(struct sock *sk, struct tl_cubic *ca, __u32 
 	struct tcp_sock *tp = tl_tcp(sk);
 	__u32 now_us = (__u32)tp->tcp_mstamp, train_us, above_us;
 
+	/* Rounds are followed from the first on: one that began in mid-flight would make every train too long. */
 	if (tl_after(tp->snd_una, ca->round_end))
 		new_round(tp, ca);
+	if (tp->snd_cwnd < HYSTART_LOW_WINDOW)
+		return;
 	if (now_us - ca->train_us <= HYSTART_TRAIN_GAP_US) {
 		ca->train_us = now_us;
 		train_us = ca->rtt_min_us + super_packet_us(sk);
@@ -256,7 +259,7 @@ void BPF_PROG(tl_cubic_pkts_acked, struct sock *sk, const struct ack_sample *sam
 	rtt_us = tl_max(rtt_us, 1);
 	if (!ca->rtt_min_us || rtt_us < ca->rtt_min_us)
 		ca->rtt_min_us = rtt_us;
-	if (!ca->found && tl_in_slow_start(tp) && tp->snd_cwnd >= HYSTART_LOW_WINDOW)
+	if (!ca->found && tl_in_slow_start(tp))
 		hystart(sk, ca, rtt_us);
 }
 
