@@ -175,13 +175,17 @@ func (f *flow) closed(err error) {
 	f.mu.Lock()
 	f.legEnded = true
 	clean := f.endSent && f.endReceived && !f.endLost
-	refused := f.answered && !f.opened
+	refused := f.refused()
 	f.mu.Unlock()
 	if !clean && !refused {
 		f.fail(reason.LegFailed, fmt.Sprintf("the leg ended: %v", err), false)
 	}
 	close(f.legEnd)
 }
+
+// refused tells whether the peer has said that it does not carry the flow: what it said is the flow's reason then, whatever
+// becomes of the leg. The caller holds mu.
+func (f *flow) refused() bool { return f.answered && !f.opened }
 
 // deliver writes what was decoded to the local socket.
 func (f *flow) deliver() {

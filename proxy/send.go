@@ -186,7 +186,7 @@ func (f *flow) sendLast() {
 	f.sending.Unlock()
 	f.mu.Lock()
 	f.endOut, f.endLost = written, !written
-	lost := f.legEnded && !written // its end was taken for a clean one
+	lost := f.legEnded && !written && !f.refused() // its end was taken for a clean one
 	f.mu.Unlock()
 	if lost {
 		f.fail(reason.LegFailed, "the leg ended before END was written", false)
