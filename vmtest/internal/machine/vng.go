@@ -45,7 +45,7 @@ func VNG(ctx context.Context, s Spec) (*plan.Report, error) {
 }
 
 func (s *Spec) vngArgs(path string) []string {
-	args := []string{path, "--run", s.Kernel.Image, "--user", "root", "--cpus", "2", "--memory", "2G", "--rwdir=" + s.Share,
+	args := []string{path, "--run", s.Kernel.Image, "--user", "root", "--cpus", "2", "--memory", "2G", "--rwdir=" + s.Share + "=" + s.Share,
 		"--append", s.commandLine()}
 	if !s.KVM {
 		args = append(args, "--disable-kvm", "--qemu-opts=-cpu "+emulatedCPU)
