@@ -270,6 +270,9 @@ func TestNoOriginal(t *testing.T) {
 	w := newWorld(t, nil)
 	port4, _, _ := w.near.Ports()
 	c, err := net.Dial("tcp", at("127.0.0.1", port4).String())
+	if errors.Is(err, unix.ECONNRESET) {
+		return // it was faster than the dial
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
