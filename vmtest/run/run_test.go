@@ -22,7 +22,7 @@ func TestBadCommandLines(t *testing.T) {
 	}{
 		{"stage", "--stage x: there is none of this name; use one of functional", []string{"--stage", "x"}},
 		{"suite", "--suite x: there is none of this name; use one of bpf", []string{"--suite", "x"}},
-		{"document of a part", "--doc with --stage", []string{"--doc", "--run", "X"}},
+		{"document of a part", "--doc with --suite or --run", []string{"--doc", "--run", "X"}},
 		{"a bench to nowhere", "--out is missing", []string{"bench", "--", "overhead"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
