@@ -34,6 +34,10 @@ func onStage(ctx context.Context, k *kernel.Kernel, s stage, b *build, o *option
 	f := found{stage: matrix.Stage{Name: s.name, Log: filepath.Join(dir, "console.log")}}
 	steps := s.steps(b, o)
 	report, err := boot(ctx, k, s, steps, b, dir, kvm, w)
+	if err != nil && machine.EmulatorFault(f.stage.Log) {
+		fmt.Fprintf(w, "kernel %s, %s: the emulator ran an instruction that the kernel had rewritten; once more\n", k.Name, s.name)
+		report, err = boot(ctx, k, s, steps, b, dir, kvm, w)
+	}
 	if err != nil {
 		f.stage.Err = fmt.Sprintf("%v\n%s", err, machine.Tail(f.stage.Log, kernelLogLines))
 		report = &plan.Report{}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -83,6 +84,16 @@ func runProcess(ctx context.Context, console io.Writer, args ...string) error {
 	}
 	return nil
 }
+
+// EmulatorFault tells whether a guest died of a fault of multi-threaded emulation: one processor traps on a breakpoint that
+// another has already taken out of the kernel's code again. No real processor does that, and no program of the guest's
+// brings it about.
+func EmulatorFault(console string) bool {
+	b, err := os.ReadFile(console)
+	return err == nil && emulatorFault.Match(b)
+}
+
+var emulatorFault = regexp.MustCompile(`(Oops: int3|int3): 0000 \[#1\]`)
 
 // Tail returns the last lines of a log.
 func Tail(path string, lines int) string {

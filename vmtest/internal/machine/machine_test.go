@@ -94,3 +94,23 @@ func TestAGuestWithoutAnAnswerDied(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestEmulatorFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		console string
+		want    bool
+	}{
+		"6.12":          {"[  205.444194] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI", true},
+		"6.1":           {"[   12.0] int3: 0000 [#1] PREEMPT SMP NOPTI", true},
+		"another fault": {"[   12.0] BUG: kernel NULL pointer dereference\n[   12.1] Oops: 0000 [#1] PREEMPT SMP NOPTI", false},
+		"none":          {"reboot: Power down", false},
+	} {
+		path := filepath.Join(t.TempDir(), "console.log")
+		if err := os.WriteFile(path, []byte(c.console), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := EmulatorFault(path); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
