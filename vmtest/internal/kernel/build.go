@@ -217,7 +217,7 @@ func compile(ctx context.Context, source string, l log) error {
 	var lines lineCounter
 	p := program{dir: source, stdout: &lines}
 	args := slices.Concat(kbuild, []string{"-j" + strconv.Itoa(2*runtime.NumCPU()), "bzImage"})
-	far := func() string { return fmt.Sprintf("%d steps of some 1300 done", lines.n.Load()) }
+	far := func() string { return fmt.Sprintf("%d steps of some 1900 done", lines.n.Load()) }
 	return l.step("compiling", far, func() error {
 		_, err := p.run(ctx, "nice", args...)
 		return err
