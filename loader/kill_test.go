@@ -141,7 +141,7 @@ func knock(direct *atomic.Uint64) error {
 		return err
 	}
 	buf := make([]byte, 10)
-	n, err := unix.Read(fd, buf)
+	n, err := read(fd, buf)
 	if err == nil && strings.HasPrefix(string(buf[:n]), "direct") {
 		direct.Add(1)
 	}

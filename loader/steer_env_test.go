@@ -4,6 +4,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -200,6 +201,15 @@ func sockaddr(family int, dst string, port uint16) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(port), Addr: a.As16()}
 }
 
+// read reads once. A socket with a time limit is not read on after a signal, and Go's scheduler sends some.
+func read(fd int, b []byte) (int, error) {
+	for {
+		if n, err := unix.Read(fd, b); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
 // line reads what the other end says of itself.
 func (c *client) line(t *testing.T) string {
 	t.Helper()
@@ -207,7 +217,7 @@ func (c *client) line(t *testing.T) string {
 		return "connect: " + c.err.Error()
 	}
 	buf := make([]byte, 200)
-	n, err := unix.Read(c.fd, buf)
+	n, err := read(c.fd, buf)
 	if err != nil {
 		return "read: " + err.Error()
 	}

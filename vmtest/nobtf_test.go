@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ func TestWithoutBTF(t *testing.T) {
 		testkit.NeedFeature(t, "no-btf", errors.New("it has BTF"))
 	}
 	w := newSites(t, setup{})
-	out, err := exec.Command(binary(t), "check", "--json", w.a.path("trunkline.yaml")).Output()
+	out, err := w.lab.A.Output(w.lab.A.Command(t.Context(), binary(t), "check", "--json", w.a.path("trunkline.yaml")))
 	if err != nil {
 		t.Fatalf("check: %v: %s", err, out)
 	}
