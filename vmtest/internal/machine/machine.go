@@ -40,6 +40,14 @@ var ErrDied = errors.New("the guest did not come to its end")
 // ConsoleLog is where a boot's kernel log lies.
 func (s *Spec) ConsoleLog() string { return filepath.Join(s.Share, "console.log") }
 
+// limited ends with ctx, or when the boot has had its time.
+func (s *Spec) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.Limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, s.Limit, fmt.Errorf("it ran longer than %v", s.Limit))
+}
+
 // start writes the plan where the guest finds it.
 func (s *Spec) start() error {
 	if err := os.MkdirAll(s.Share, 0o755); err != nil {

@@ -28,11 +28,8 @@ func QEMU(ctx context.Context, s Spec) (*plan.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; install it with `make vmtest-deps`", err)
 	}
-	if s.Limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.Limit, fmt.Errorf("it ran longer than %v", s.Limit))
-		defer cancel()
-	}
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
 	s.Plan.Root = guest.RootTag
 	if err := s.start(); err != nil {
 		return nil, err

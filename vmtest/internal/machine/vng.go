@@ -27,11 +27,8 @@ func VNG(ctx context.Context, s Spec) (*plan.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; install it with `make vmtest-deps`, or use the runner qemu", err)
 	}
-	if s.Limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.Limit, fmt.Errorf("it ran longer than %v", s.Limit))
-		defer cancel()
-	}
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
 	s.Plan.Root = ""
 	if err := s.start(); err != nil {
 		return nil, err
