@@ -24,13 +24,13 @@ import (
 // Spec is one boot.
 type Spec struct {
 	Kernel *kernel.Kernel
-	Share  string    // directory of the host that the guest writes to
-	Guest  string    // the static program that runs the plan in the guest
-	Plan   plan.Plan // Root is set by the runner
-	Exact  bool      // the guest's clock counts instructions: exact time, one processor
-	KVM    bool      // the processor's own virtualisation; see HaveKVM
-	Append string    // words for the kernel's command line
-	Memory string    // as QEMU reads it; "" is 2G
+	Share  string // directory of the host that the guest writes to
+	Guest  string // the static program that runs the plan in the guest
+	Plan   plan.Plan
+	Exact  bool   // the guest's clock counts instructions: exact time, one processor
+	KVM    bool   // the processor's own virtualisation; see HaveKVM
+	Append string // words for the kernel's command line
+	Memory string // as QEMU reads it; "" is 2G
 	Limit  time.Duration
 }
 

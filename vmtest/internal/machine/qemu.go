@@ -30,7 +30,6 @@ func QEMU(ctx context.Context, s Spec) (*plan.Report, error) {
 	}
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	s.Plan.Root = guest.RootTag
 	if err := s.start(); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,6 @@ func VNG(ctx context.Context, s Spec) (*plan.Report, error) {
 	}
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	s.Plan.Root = ""
 	if err := s.start(); err != nil {
 		return nil, err
 	}
