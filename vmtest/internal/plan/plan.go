@@ -18,7 +18,6 @@ const (
 
 // Plan is what a guest does from boot to power-off.
 type Plan struct {
-	Root    string   // the tag of the host's root over 9p; "" where the guest's root is the host's already
 	Modules []string // kernel modules to load in this order, files of the host
 	Hybrid  bool     // cgroup v1 controllers beside cgroup2, as older distributions have it
 	Links   []Link   // symbolic links to make
