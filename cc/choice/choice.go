@@ -3,6 +3,10 @@
 // Package choice chooses a congestion control for each path by what flows met there: round-trip time, losses and how full the
 // path was when they came, and what flows achieved. It is arithmetic on samples: who reads them and who sets algorithms is
 // another's business, and time is whatever the caller says it is.
+//
+// An unknown path gets the prior: the strongest algorithm that yields to a queue. Losses then tell what the path is. Those that
+// come while a queue stands are the path's own way to say that it is full; those that come whatever the queue are noise, and
+// an algorithm that does not take them for congestion carries more. docs/architecture.md has the whole story.
 package choice
 
 import (
@@ -12,14 +16,15 @@ import (
 
 // Path is what choices hang on: a destination prefix and, where there is one, the peer there.
 type Path struct {
-	Prefix netip.Prefix
-	Peer   string // "": none
+	Prefix netip.Prefix `json:"prefix"`
+	Peer   string       `json:"peer,omitempty"` // "": none
 }
 
 // Flow is a live connection of a path, with its counters since it began.
 type Flow struct {
 	Cookie       uint64
 	Path         Path
+	Age          time.Duration
 	Congestion   string // what the socket has
 	SRTTUs       uint32
 	RTTMinUs     uint32
@@ -56,7 +61,7 @@ type Decision struct {
 	Previous string // "": none
 	Why      string
 	Since    time.Time
-	Updated  time.Time // when a flow of the path was last seen at work
+	Updated  time.Time // when a flow of the path was last seen
 	Class    Class
 	RTTMinUs uint32
 	RateBps  uint64  // bytes per second, the highest delivered rate seen lately
@@ -70,7 +75,8 @@ type Class string
 // The classes.
 const (
 	Unknown    Class = "unknown"    // too little seen
-	Clean      Class = "clean"      // none
-	Congestive Class = "congestive" // a full queue
-	Random     Class = "random"     // whatever the queue
+	Clean      Class = "clean"      // none come
+	Congestive Class = "congestive" // a queue that fills
+	Shallow    Class = "shallow"    // a queue that fills, much shorter than the round trip
+	Random     Class = "random"     // noise: they come whatever the queue
 )
