@@ -9,6 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/trunkline/trunkline/cc/choice"
 )
 
 // DefaultPath is where the agent looks for its configuration.
@@ -38,10 +42,26 @@ type Config struct {
 	DSCP          uint8
 	MarkBit       uint32
 	HistoryMemory int64 // bytes
+	Auto          Auto
 	Peers         []Peer
 	Rules         []Rule
 	Warnings      Problems
 }
+
+// Auto says how a congestion control is chosen for the paths of rules that leave the choice to the agent.
+type Auto struct {
+	Candidates []string
+	DryRun     bool // choices are reported, and not put in force
+	Explore    bool // what was not tried on a path may be tried there
+	Hold       time.Duration
+}
+
+// Bounds and default of Auto.Hold: how long a choice stays at least.
+const (
+	DefaultHold = 10 * time.Second
+	minHold     = time.Second
+	maxHold     = time.Hour
+)
 
 // Peer is another agent.
 type Peer struct {
@@ -68,7 +88,8 @@ type Rule struct {
 	Line           int
 	Remote         netip.Prefix
 	Ports          []uint16 // nil: every port
-	Congestion     string   // "": the kernel's default
+	Congestion     string   // "": the kernel's default, or what Auto chooses
+	Auto           bool     // the congestion control is chosen for each path
 	WindowBytes    uint32   // 0: auto-tuned by the kernel
 	PacingBitps    uint64   // bits per second; 0: no cap
 	Priority       string   // PriorityOff, PriorityRetransmit, PrioritySlowStart
@@ -95,6 +116,14 @@ func (c *Config) Socket() string { return filepath.Join(c.RunDir, "control.sock"
 
 // Ledger is the path of the ledger.
 func (c *Config) Ledger() string { return filepath.Join(c.StateDir, "ledger.db") }
+
+// PathDB is the path of the database that keeps what was chosen for paths.
+func (c *Config) PathDB() string { return filepath.Join(c.StateDir, "paths.db") }
+
+// ChoosesCongestion says whether any rule leaves the choice of its congestion control to the agent.
+func (c *Config) ChoosesCongestion() bool {
+	return slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Auto })
+}
 
 // Load reads and validates the file at path. An invalid file gives Problems, all that were found.
 func Load(path string) (*Config, error) {
@@ -139,6 +168,7 @@ func Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		Path: path, Instance: "default", Cgroup: "/", BPFFS: "/sys/fs/bpf",
 		DSCP: 10, MarkBit: 0x10000000, HistoryMemory: 256 << 20,
+		Auto: Auto{Candidates: slices.Clone(choice.DefaultCandidates), Hold: DefaultHold},
 	}
 	d.document(data, c)
 	if len(d.problems) == 0 {

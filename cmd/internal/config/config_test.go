@@ -9,6 +9,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/trunkline/trunkline/cc/choice"
 )
 
 const (
@@ -26,6 +29,7 @@ group: adm
 dscp: ef
 mark_bit: 0x100
 history: {memory: 64MiB}
+auto: {candidates: [tl_veno, cubic], dry_run: true, explore: true, hold: 1m30s}
 peers:
   - {name: busan, address: "203.0.113.9:4820", key: "`+keyA+`", allow: ["10.2.0.0/16:80,5432", "[2001:db8::/32]:8000-8010"]}
 rules:
@@ -53,18 +57,19 @@ rules:
 		Listen:   netip.MustParseAddrPort("[::]:4820"),
 		StateDir: "/var/lib/trunkline/east", RunDir: "/run/trunkline/east", Key: "/var/lib/trunkline/east/key",
 		BPFFS: "/sys/fs/bpf", Group: "adm", DSCP: 46, MarkBit: 0x100, HistoryMemory: 64 << 20,
-		Peers: []Peer{{Name: "busan", Line: 11, Address: "203.0.113.9:4820", Key: keyA, Allow: []Allow{
+		Auto: Auto{Candidates: []string{"tl_veno", "cubic"}, DryRun: true, Explore: true, Hold: 90 * time.Second},
+		Peers: []Peer{{Name: "busan", Line: 12, Address: "203.0.113.9:4820", Key: keyA, Allow: []Allow{
 			{netip.MustParsePrefix("10.2.0.0/16"), []PortRange{{80, 80}, {5432, 5432}}},
 			{netip.MustParsePrefix("2001:db8::/32"), []PortRange{{8000, 8010}}}}}},
 		Rules: []Rule{
-			{ID: 1, Name: "203.0.113.0/24:80,5432,8000-8002", Line: 13, Remote: netip.MustParsePrefix("203.0.113.0/24"),
+			{ID: 1, Name: "203.0.113.0/24:80,5432,8000-8002", Line: 14, Remote: netip.MustParsePrefix("203.0.113.0/24"),
 				Ports: []uint16{80, 5432, 8000, 8001, 8002}, Congestion: "bbr", WindowBytes: 8 << 20, PacingBitps: 50_000_000,
 				Priority: PrioritySlowStart, Peer: "busan", History: "web", Splice: SpliceOff,
 				ExcludeCgroups: []string{"backup.slice"}, ExcludeUsers: []string{"backup", "1000"}},
-			{ID: 2, Name: "2001:db8::/32", Line: 23, Remote: netip.MustParsePrefix("2001:db8::/32"), Priority: PriorityOff,
+			{ID: 2, Name: "2001:db8::/32", Line: 24, Remote: netip.MustParsePrefix("2001:db8::/32"), Priority: PriorityOff,
 				Peer: "busan", History: "2001:db8::/32", Splice: SpliceAuto},
-			{ID: 3, Name: "198.51.100.7/32", Line: 25, Remote: netip.MustParsePrefix("198.51.100.7/32"), Priority: PriorityOff,
-				Splice: SpliceAuto},
+			{ID: 3, Name: "198.51.100.7/32", Line: 26, Remote: netip.MustParsePrefix("198.51.100.7/32"), Priority: PriorityOff,
+				Splice: SpliceAuto, Auto: true},
 		},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -82,6 +87,24 @@ func TestTuningAlone(t *testing.T) {
 	}
 }
 
+// Without the section the defaults hold; only rules that say so leave the choice to the agent.
+func TestAutoDefaults(t *testing.T) {
+	c, err := Parse("t.yaml", []byte("rules:\n  - {remote: 10.0.0.0/8, congestion: auto}\n  - {remote: 11.0.0.0/8}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Auto{Candidates: choice.DefaultCandidates, Hold: 10 * time.Second}
+	if !reflect.DeepEqual(c.Auto, want) {
+		t.Errorf("got %+v, want %+v", c.Auto, want)
+	}
+	if !c.Rules[0].Auto || c.Rules[0].Congestion != "" || c.Rules[1].Auto || !c.ChoosesCongestion() || len(c.Warnings) > 0 {
+		t.Errorf("got %+v, warnings %v", c.Rules, c.Warnings)
+	}
+	if c, err = Parse("t.yaml", []byte("rules: [{remote: 10.0.0.0/8, congestion: cubic}]")); err != nil || c.ChoosesCongestion() {
+		t.Errorf("without such a rule: %+v, %v", c, err)
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{"", "nothing to do"},
@@ -89,6 +112,7 @@ func TestWarnings(t *testing.T) {
 		{"instance: a", "nothing to do"},
 		{`listen: "[::]:4820"` + "\nrules: [{remote: 192.0.2.0/24}]", "no peer may connect"},
 		{"rules: [{remote: 192.0.2.0/24, splice: force}]", "steers nothing"},
+		{"auto: {dry_run: true}\nrules: [{remote: 192.0.2.0/24}]", "t.yaml:1:7: auto is set and no rule has congestion: auto"},
 		{"listen: '[::]:4820'\npeers: [{name: a, key: '" + keyA + "'}]\nrules: [{remote: 192.0.2.0/24, dedup: {peer: a}}]", "cannot steer to it"},
 	} {
 		c, err := Parse("t.yaml", []byte(tc.in))

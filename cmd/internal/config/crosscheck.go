@@ -26,6 +26,9 @@ func (d *decoder) crossCheck(c *Config) {
 		names = append(names, p.Name)
 	}
 	d.checkRules(c, peers, names)
+	if d.autoAt != nil && !c.ChoosesCongestion() {
+		d.warnf(d.autoAt, "auto is set and no rule has congestion: auto, so nothing is chosen; give one, or remove auto")
+	}
 	if len(c.Rules) == 0 && len(c.Peers) == 0 {
 		d.warnf(nil, "no rules and no peers: nothing to do")
 	}

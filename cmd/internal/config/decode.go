@@ -20,6 +20,7 @@ type decoder struct {
 	warnings Problems
 	peers    []ast.Node // where the peers and the rules' dedup peers stand, for crossCheck
 	rules    []ruleNodes
+	autoAt   ast.Node // nil: there is no such section
 }
 
 // ruleNodes are the places crossCheck refers to.

@@ -4,9 +4,12 @@ package config
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/trunkline/trunkline/cc/choice"
 )
 
 // The example that packages install is valid as it is, and with everything in it switched on.
@@ -25,6 +28,12 @@ func TestPackagedExample(t *testing.T) {
 	if err != nil {
 		t.Fatalf("switched on: %v", err)
 	}
+	if len(c.Warnings) > 0 {
+		t.Errorf("switched on, it has warnings: %v", c.Warnings)
+	}
+	if !reflect.DeepEqual(c.Auto, Auto{Candidates: choice.DefaultCandidates, Hold: DefaultHold}) {
+		t.Errorf("the example calls %+v the defaults", c.Auto)
+	}
 	if len(c.Peers) != 1 || len(c.Rules) != 1 || c.Group != "adm" || !c.Listen.IsValid() {
 		t.Errorf("not everything was switched on: %+v", c)
 	}
@@ -36,7 +45,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, keys := range [][]string{topKeys, peerKeys, ruleKeys, dedupKeys, historyKeys} {
+	for _, keys := range [][]string{topKeys, peerKeys, ruleKeys, dedupKeys, historyKeys, autoKeys} {
 		for _, k := range keys {
 			if !strings.Contains(string(text), "`"+k+"`") {
 				t.Errorf("docs/operations.md does not mention the key `%s`", k)

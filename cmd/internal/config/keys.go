@@ -17,8 +17,9 @@ import (
 
 var (
 	topKeys = []string{"instance", "cgroup", "interfaces", "listen", "peers", "rules", "state_dir", "run_dir", "key",
-		"bpffs", "group", "dscp", "mark_bit", "history"}
+		"bpffs", "group", "dscp", "mark_bit", "history", "auto"}
 	historyKeys = []string{"memory"}
+	autoKeys    = []string{"candidates", "dry_run", "explore", "hold"}
 	peerKeys    = []string{"name", "address", "key", "allow"}
 	ruleKeys    = []string{"name", "remote", "ports", "congestion", "window", "pacing", "priority", "dedup", "splice",
 		"exclude_cgroups", "exclude_users"}
@@ -62,6 +63,7 @@ func (d *decoder) top(n ast.Node, c *Config) {
 				d.size(n, "history memory", 1<<20, 1<<40, func(v int64) { c.HistoryMemory = v })
 			}})
 		},
+		"auto":  func(n ast.Node) { d.auto(n, &c.Auto) },
 		"peers": func(n ast.Node) { d.list(n, "peers", func(n ast.Node) { d.peer(n, c) }) },
 		"rules": func(n ast.Node) { d.list(n, "rules", func(n ast.Node) { d.rule(n, c) }) },
 	})

@@ -5,7 +5,6 @@ package config
 import (
 	"fmt"
 	"hash/fnv"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,8 +21,6 @@ const (
 	minWindow = 16 << 10
 	maxWindow = 1 << 30
 )
-
-var congestionName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,14}$`)
 
 func (d *decoder) rule(n ast.Node, c *Config) {
 	r := Rule{ID: uint32(len(c.Rules) + 1), Line: d.problem(n, "").Line, Priority: PriorityOff, Splice: SpliceAuto}
@@ -109,20 +106,6 @@ func (d *decoder) ports(n ast.Node, r *Rule) []PortRange {
 	slices.Sort(r.Ports)
 	r.Ports = slices.Compact(r.Ports)
 	return ranges
-}
-
-func (d *decoder) congestion(n ast.Node, r *Rule) {
-	d.text(n, "congestion", func(s string) {
-		switch {
-		case s == "auto":
-			return
-		case len(s) > 15:
-			d.failf(n, "congestion %q is longer than the 15 characters the kernel has room for", s)
-		case !congestionName.MatchString(s):
-			d.failf(n, "congestion %q must be auto or an algorithm's name, like bbr or cubic", s)
-		}
-		r.Congestion = s
-	})
 }
 
 func (d *decoder) window(n ast.Node, r *Rule) {
