@@ -18,6 +18,7 @@ import (
 const (
 	connectMapTlAgent         = "tl_agent"
 	connectMapTlBypass        = "tl_bypass"
+	connectMapTlChoice        = "tl_choice"
 	connectMapTlClass         = "tl_class"
 	connectMapTlClient        = "tl_client"
 	connectMapTlDest          = "tl_dest"
@@ -25,6 +26,8 @@ const (
 	connectMapTlFlow          = "tl_flow"
 	connectMapTlIface         = "tl_iface"
 	connectMapTlListenWin     = "tl_listen_win"
+	connectMapTlLoss          = "tl_loss"
+	connectMapTlLossDropped   = "tl_loss_dropped"
 	connectMapTlOrig          = "tl_orig"
 	connectMapTlOwn           = "tl_own"
 	connectMapTlPath          = "tl_path"
@@ -94,22 +97,25 @@ type connectProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type connectMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
 
 // connectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -138,28 +144,32 @@ func (o *connectObjects) Close() error {
 //
 // It can be passed to loadConnectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type connectMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
 
 func (m *connectMaps) Close() error {
 	return _ConnectClose(
 		m.TlAgent,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -167,6 +177,8 @@ func (m *connectMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,

@@ -16,23 +16,26 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	dscpMapTlAgent     = "tl_agent"
-	dscpMapTlBypass    = "tl_bypass"
-	dscpMapTlClass     = "tl_class"
-	dscpMapTlClient    = "tl_client"
-	dscpMapTlDest      = "tl_dest"
-	dscpMapTlExclude   = "tl_exclude"
-	dscpMapTlFlow      = "tl_flow"
-	dscpMapTlIface     = "tl_iface"
-	dscpMapTlListenWin = "tl_listen_win"
-	dscpMapTlOrig      = "tl_orig"
-	dscpMapTlOwn       = "tl_own"
-	dscpMapTlPath      = "tl_path"
-	dscpMapTlPeer      = "tl_peer"
-	dscpMapTlReason    = "tl_reason"
-	dscpMapTlRule      = "tl_rule"
-	dscpMapTlSock      = "tl_sock"
-	dscpProgTlDscp     = "tl_dscp"
+	dscpMapTlAgent       = "tl_agent"
+	dscpMapTlBypass      = "tl_bypass"
+	dscpMapTlChoice      = "tl_choice"
+	dscpMapTlClass       = "tl_class"
+	dscpMapTlClient      = "tl_client"
+	dscpMapTlDest        = "tl_dest"
+	dscpMapTlExclude     = "tl_exclude"
+	dscpMapTlFlow        = "tl_flow"
+	dscpMapTlIface       = "tl_iface"
+	dscpMapTlListenWin   = "tl_listen_win"
+	dscpMapTlLoss        = "tl_loss"
+	dscpMapTlLossDropped = "tl_loss_dropped"
+	dscpMapTlOrig        = "tl_orig"
+	dscpMapTlOwn         = "tl_own"
+	dscpMapTlPath        = "tl_path"
+	dscpMapTlPeer        = "tl_peer"
+	dscpMapTlReason      = "tl_reason"
+	dscpMapTlRule        = "tl_rule"
+	dscpMapTlSock        = "tl_sock"
+	dscpProgTlDscp       = "tl_dscp"
 )
 
 // loadDscp returns the embedded CollectionSpec for dscp.
@@ -84,22 +87,25 @@ type dscpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dscpMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
 
 // dscpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,28 +134,32 @@ func (o *dscpObjects) Close() error {
 //
 // It can be passed to loadDscpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dscpMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
 
 func (m *dscpMaps) Close() error {
 	return _DscpClose(
 		m.TlAgent,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -157,6 +167,8 @@ func (m *dscpMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,

@@ -39,6 +39,14 @@ type layoutTlBypass struct {
 	Pad     uint32
 }
 
+type layoutTlChoice struct {
+	_          structs.HostLayout
+	Congestion [16]int8
+	Version    uint32
+	Pad        uint32
+	SinceNs    uint64
+}
+
 type layoutTlClassPort struct {
 	_       structs.HostLayout
 	ClassId uint32
@@ -86,7 +94,9 @@ type layoutTlFlow struct {
 	RuleId          uint32
 	Reason          uint32
 	PeerId          uint32
-	PathBits        uint32
+	PathBits        uint8
+	AutoCongestion  uint8
+	Pad             uint16
 	StartNs         uint64
 	UpdateNs        uint64
 	SrttUs          uint32
@@ -104,6 +114,9 @@ type layoutTlFlow struct {
 	CongestionRc    int32
 	WindowRc        int32
 	Congestion      [16]int8
+	ChoiceVersion   uint32
+	LossEvents      uint32
+	LossUntilBytes  uint64
 }
 
 type layoutTlFlowKind uint32
@@ -123,6 +136,21 @@ type layoutTlIface struct {
 	Seen    uint64
 }
 
+type layoutTlLossEvent struct {
+	_            structs.HostLayout
+	TimeNs       uint64
+	Cookie       uint64
+	Path         layoutTlPathKey
+	SrttUs       uint32
+	RttMinUs     uint32
+	CwndPackets  uint32
+	SegsOut      uint32
+	Retransmits  uint32
+	RuleId       uint32
+	DeliveredBps uint64
+	BytesAcked   uint64
+}
+
 type layoutTlOrig struct {
 	_      structs.HostLayout
 	Addr   layoutTlAddr
@@ -134,12 +162,13 @@ type layoutTlOrig struct {
 }
 
 type layoutTlOwn struct {
-	_        structs.HostLayout
-	RuleId   uint32
-	PeerId   uint32
-	Priority uint8
-	Leg      uint8
-	Pad      uint16
+	_              structs.HostLayout
+	RuleId         uint32
+	PeerId         uint32
+	Priority       uint8
+	Leg            uint8
+	AutoCongestion uint8
+	Pad            uint8
 }
 
 type layoutTlPath struct {
@@ -177,18 +206,19 @@ const (
 )
 
 type layoutTlRule struct {
-	_           structs.HostLayout
-	RuleId      uint32
-	PeerId      uint32
-	WindowBytes uint32
-	SndbufBytes uint32
-	PacingBps   uint64
-	Priority    uint8
-	Splice      uint8
-	PathBits    uint8
-	HasExcludes uint8
-	Pad         uint32
-	Congestion  [16]int8
+	_              structs.HostLayout
+	RuleId         uint32
+	PeerId         uint32
+	WindowBytes    uint32
+	SndbufBytes    uint32
+	PacingBps      uint64
+	Priority       uint8
+	Splice         uint8
+	PathBits       uint8
+	HasExcludes    uint8
+	AutoCongestion uint8
+	Pad            [3]uint8
+	Congestion     [16]int8
 }
 
 type layoutTlSock struct {
@@ -225,6 +255,7 @@ const (
 const (
 	layoutMapTlAgent           = "tl_agent"
 	layoutMapTlBypass          = "tl_bypass"
+	layoutMapTlChoice          = "tl_choice"
 	layoutMapTlClass           = "tl_class"
 	layoutMapTlClient          = "tl_client"
 	layoutMapTlDest            = "tl_dest"
@@ -232,6 +263,8 @@ const (
 	layoutMapTlFlow            = "tl_flow"
 	layoutMapTlIface           = "tl_iface"
 	layoutMapTlListenWin       = "tl_listen_win"
+	layoutMapTlLoss            = "tl_loss"
+	layoutMapTlLossDropped     = "tl_loss_dropped"
 	layoutMapTlOrig            = "tl_orig"
 	layoutMapTlOwn             = "tl_own"
 	layoutMapTlPath            = "tl_path"
@@ -242,6 +275,7 @@ const (
 	layoutVarTlKeepAddr        = "tl_keep_addr"
 	layoutVarTlKeepExcludeKind = "tl_keep_exclude_kind"
 	layoutVarTlKeepFlowKind    = "tl_keep_flow_kind"
+	layoutVarTlKeepLossEvent   = "tl_keep_loss_event"
 	layoutVarTlKeepPriority    = "tl_keep_priority"
 	layoutVarTlKeepWhere       = "tl_keep_where"
 )
@@ -294,22 +328,25 @@ type layoutProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type layoutMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
 
 // layoutVariableSpecs contains global variables before they are loaded into the kernel.
@@ -319,6 +356,7 @@ type layoutVariableSpecs struct {
 	TlKeepAddr        *ebpf.VariableSpec `ebpf:"tl_keep_addr"`
 	TlKeepExcludeKind *ebpf.VariableSpec `ebpf:"tl_keep_exclude_kind"`
 	TlKeepFlowKind    *ebpf.VariableSpec `ebpf:"tl_keep_flow_kind"`
+	TlKeepLossEvent   *ebpf.VariableSpec `ebpf:"tl_keep_loss_event"`
 	TlKeepPriority    *ebpf.VariableSpec `ebpf:"tl_keep_priority"`
 	TlKeepWhere       *ebpf.VariableSpec `ebpf:"tl_keep_where"`
 }
@@ -343,28 +381,32 @@ func (o *layoutObjects) Close() error {
 //
 // It can be passed to loadLayoutObjects or ebpf.CollectionSpec.LoadAndAssign.
 type layoutMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
 
 func (m *layoutMaps) Close() error {
 	return _LayoutClose(
 		m.TlAgent,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -372,6 +414,8 @@ func (m *layoutMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,
@@ -389,6 +433,7 @@ type layoutVariables struct {
 	TlKeepAddr        *ebpf.Variable `ebpf:"tl_keep_addr"`
 	TlKeepExcludeKind *ebpf.Variable `ebpf:"tl_keep_exclude_kind"`
 	TlKeepFlowKind    *ebpf.Variable `ebpf:"tl_keep_flow_kind"`
+	TlKeepLossEvent   *ebpf.Variable `ebpf:"tl_keep_loss_event"`
 	TlKeepPriority    *ebpf.Variable `ebpf:"tl_keep_priority"`
 	TlKeepWhere       *ebpf.Variable `ebpf:"tl_keep_where"`
 }

@@ -79,6 +79,32 @@ static __always_inline struct tl_rule *tl_find_rule(const struct tl_addr *remote
 	return bpf_map_lookup_elem(&tl_rule, &key);
 }
 
+/* The path of a flow: the prefix its other end lies in, and the peer there. */
+static __always_inline struct tl_path_key tl_path_key(const struct tl_flow *flow)
+{
+	struct tl_path_key key = { .prefix_bits = flow->path_bits, .peer_id = flow->peer_id };
+	union tl_words u;
+
+	__builtin_memcpy(&u, &flow->remote_addr, sizeof(u));
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__s32 keep = (__s32)flow->path_bits - 32 * i;
+
+		if (keep <= 0)
+			u.w[i] = 0;
+		else if (keep < 32)
+			u.w[i] &= bpf_htonl(~0U << (32 - keep));
+	}
+	key.prefix = u.a;
+	return key;
+}
+
+/* A leg's traffic counts for a path once the leg carries a flow of a known peer; a flow counts from its first byte. */
+static __always_inline bool tl_has_path(const struct tl_flow *flow)
+{
+	return flow->path_bits && (flow->kind != TL_FLOW_LEG || flow->peer_id);
+}
+
 /* Counts a reason; codes beyond the table are nobody's. */
 static __always_inline void tl_count_reason(__u32 reason)
 {

@@ -74,8 +74,9 @@ struct tl_rule {
 	__u8 splice;	    /* 1: the sockmap fast path may be used */
 	__u8 path_bits;	    /* prefix length of the path, of the 16-byte address */
 	__u8 has_excludes;  /* 1: tl_exclude must be asked */
-	__u32 pad;
-	char congestion[TL_CC_NAME_MAX]; /* empty: the kernel's default */
+	__u8 auto_congestion; /* 1: chosen for each path, see tl_choice */
+	__u8 pad[3];
+	char congestion[TL_CC_NAME_MAX]; /* empty: the kernel's default; auto: of paths without a choice */
 };
 
 struct {
@@ -165,7 +166,8 @@ struct tl_own {
 	__u32 peer_id;	/* of that rule: the leg's traffic counts for the path to this peer */
 	__u8 priority;	/* enum tl_priority, of that rule */
 	__u8 leg;	/* 1: a connection to or from a peer; 0: a dialled destination */
-	__u16 pad;
+	__u8 auto_congestion; /* 1: chosen for the path to the peer, of that rule */
+	__u8 pad;
 };
 
 struct {
@@ -252,7 +254,9 @@ struct tl_flow {
 	__u32 rule_id;
 	__u32 reason;	  /* enum tl_reason */
 	__u32 peer_id;	  /* legs: whose path the traffic counts for */
-	__u32 path_bits;  /* prefix length of the path, of the 16-byte address; 0: counts for none */
+	__u8 path_bits;	  /* prefix length of the path, of the 16-byte address; 0: counts for none */
+	__u8 auto_congestion; /* 1: follows the choice of its path */
+	__u16 pad;
 	__u64 start_ns;	  /* CLOCK_MONOTONIC */
 	__u64 update_ns;
 	__u32 srtt_us;
@@ -270,6 +274,9 @@ struct tl_flow {
 	__s32 congestion_rc;	/* what setting the congestion control returned: 0 or -errno */
 	__s32 window_rc;
 	char congestion[TL_CC_NAME_MAX]; /* what the socket really has */
+	__u32 choice_version;	/* of its path's choice, when that was last set; 0: never */
+	__u32 loss_events;	/* retransmissions of one window count once */
+	__u64 loss_until_bytes; /* of bytes_acked: until then a retransmission is of the latest event */
 };
 
 struct {
@@ -304,6 +311,51 @@ struct {
 	__type(key, struct tl_path_key);
 	__type(value, struct tl_path);
 } tl_path SEC(".maps");
+
+/* --- congestion controls chosen by path: user space chooses, flows of rules that leave it to that follow ---------- */
+
+struct tl_choice {
+	char congestion[TL_CC_NAME_MAX];
+	__u32 version; /* from 1, no two choices have the same: another one is set on live flows, once */
+	__u32 pad;
+	__u64 since_ns; /* CLOCK_MONOTONIC */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tl_path_key);
+	__type(value, struct tl_choice);
+} tl_choice SEC(".maps");
+
+/* The first retransmission of a window, of a flow that follows its path's choice. */
+struct tl_loss_event {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 cookie;  /* of the socket */
+	struct tl_path_key path;
+	__u32 srtt_us;
+	__u32 rtt_min_us;
+	__u32 cwnd_packets; /* before the event */
+	__u32 segs_out;
+	__u32 retransmits; /* segments, this one included */
+	__u32 rule_id;
+	__u64 delivered_Bps; /* the latest sample before the event */
+	__u64 bytes_acked;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024); /* bytes: some 2,900 events */
+} tl_loss SEC(".maps");
+
+/* Events for which tl_loss had no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} tl_loss_dropped SEC(".maps");
 
 /* --- marks -------------------------------------------------------------------------------------------------------- */
 

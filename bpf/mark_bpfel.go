@@ -16,23 +16,26 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	markMapTlAgent     = "tl_agent"
-	markMapTlBypass    = "tl_bypass"
-	markMapTlClass     = "tl_class"
-	markMapTlClient    = "tl_client"
-	markMapTlDest      = "tl_dest"
-	markMapTlExclude   = "tl_exclude"
-	markMapTlFlow      = "tl_flow"
-	markMapTlIface     = "tl_iface"
-	markMapTlListenWin = "tl_listen_win"
-	markMapTlOrig      = "tl_orig"
-	markMapTlOwn       = "tl_own"
-	markMapTlPath      = "tl_path"
-	markMapTlPeer      = "tl_peer"
-	markMapTlReason    = "tl_reason"
-	markMapTlRule      = "tl_rule"
-	markMapTlSock      = "tl_sock"
-	markProgTlMark     = "tl_mark"
+	markMapTlAgent       = "tl_agent"
+	markMapTlBypass      = "tl_bypass"
+	markMapTlChoice      = "tl_choice"
+	markMapTlClass       = "tl_class"
+	markMapTlClient      = "tl_client"
+	markMapTlDest        = "tl_dest"
+	markMapTlExclude     = "tl_exclude"
+	markMapTlFlow        = "tl_flow"
+	markMapTlIface       = "tl_iface"
+	markMapTlListenWin   = "tl_listen_win"
+	markMapTlLoss        = "tl_loss"
+	markMapTlLossDropped = "tl_loss_dropped"
+	markMapTlOrig        = "tl_orig"
+	markMapTlOwn         = "tl_own"
+	markMapTlPath        = "tl_path"
+	markMapTlPeer        = "tl_peer"
+	markMapTlReason      = "tl_reason"
+	markMapTlRule        = "tl_rule"
+	markMapTlSock        = "tl_sock"
+	markProgTlMark       = "tl_mark"
 )
 
 // loadMark returns the embedded CollectionSpec for mark.
@@ -84,22 +87,25 @@ type markProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type markMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
 
 // markVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,28 +134,32 @@ func (o *markObjects) Close() error {
 //
 // It can be passed to loadMarkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type markMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
 
 func (m *markMaps) Close() error {
 	return _MarkClose(
 		m.TlAgent,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -157,6 +167,8 @@ func (m *markMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,

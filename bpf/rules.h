@@ -10,8 +10,6 @@
 #define TL_SO_SNDBUF 7
 #define TL_SO_RCVBUF 8
 #define TL_SO_MAX_PACING_RATE 47
-#define TL_IPPROTO_TCP 6
-#define TL_TCP_CONGESTION 13
 #define TL_ENOBUFS 105
 
 /* Containers in other namespaces are not ours to touch, though their cgroups may lie below the instance's. */
@@ -45,14 +43,26 @@ static __always_inline void tl_set_window(struct bpf_sock_ops *ctx, const struct
 	}
 }
 
+static __always_inline void tl_set_congestion(struct bpf_sock_ops *ctx, struct tl_rule *rule, struct tl_flow *flow)
+{
+	if (rule->auto_congestion) {
+		if (!tl_is_routed(&flow->remote_addr))
+			return;
+		flow->auto_congestion = 1;
+		if (tl_choice_set(ctx, flow))
+			return;
+	}
+	if (rule->congestion[0])
+		flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, rule->congestion,
+						     sizeof(rule->congestion));
+}
+
 static __always_inline void tl_set_options(struct bpf_sock_ops *ctx, struct tl_rule *rule, struct tl_flow *flow)
 {
 	__u32 pacing = rule->pacing_Bps;
 	int sndbuf = rule->sndbuf_bytes;
 
-	if (rule->congestion[0])
-		flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, rule->congestion,
-						     sizeof(rule->congestion));
+	tl_set_congestion(ctx, rule, flow);
 	if (rule->window_bytes)
 		tl_set_window(ctx, rule, flow);
 	if (sndbuf)

@@ -44,27 +44,30 @@ type skmsgTlSpliceKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	skmsgMapTlAgent     = "tl_agent"
-	skmsgMapTlApps      = "tl_apps"
-	skmsgMapTlBypass    = "tl_bypass"
-	skmsgMapTlClass     = "tl_class"
-	skmsgMapTlClient    = "tl_client"
-	skmsgMapTlDest      = "tl_dest"
-	skmsgMapTlDue       = "tl_due"
-	skmsgMapTlEngs      = "tl_engs"
-	skmsgMapTlExclude   = "tl_exclude"
-	skmsgMapTlFlow      = "tl_flow"
-	skmsgMapTlIface     = "tl_iface"
-	skmsgMapTlListenWin = "tl_listen_win"
-	skmsgMapTlOrig      = "tl_orig"
-	skmsgMapTlOwn       = "tl_own"
-	skmsgMapTlPath      = "tl_path"
-	skmsgMapTlPeer      = "tl_peer"
-	skmsgMapTlReason    = "tl_reason"
-	skmsgMapTlRule      = "tl_rule"
-	skmsgMapTlSock      = "tl_sock"
-	skmsgMapTlSpliced   = "tl_spliced"
-	skmsgProgTlVerdict  = "tl_verdict"
+	skmsgMapTlAgent       = "tl_agent"
+	skmsgMapTlApps        = "tl_apps"
+	skmsgMapTlBypass      = "tl_bypass"
+	skmsgMapTlChoice      = "tl_choice"
+	skmsgMapTlClass       = "tl_class"
+	skmsgMapTlClient      = "tl_client"
+	skmsgMapTlDest        = "tl_dest"
+	skmsgMapTlDue         = "tl_due"
+	skmsgMapTlEngs        = "tl_engs"
+	skmsgMapTlExclude     = "tl_exclude"
+	skmsgMapTlFlow        = "tl_flow"
+	skmsgMapTlIface       = "tl_iface"
+	skmsgMapTlListenWin   = "tl_listen_win"
+	skmsgMapTlLoss        = "tl_loss"
+	skmsgMapTlLossDropped = "tl_loss_dropped"
+	skmsgMapTlOrig        = "tl_orig"
+	skmsgMapTlOwn         = "tl_own"
+	skmsgMapTlPath        = "tl_path"
+	skmsgMapTlPeer        = "tl_peer"
+	skmsgMapTlReason      = "tl_reason"
+	skmsgMapTlRule        = "tl_rule"
+	skmsgMapTlSock        = "tl_sock"
+	skmsgMapTlSpliced     = "tl_spliced"
+	skmsgProgTlVerdict    = "tl_verdict"
 )
 
 // loadSkmsg returns the embedded CollectionSpec for skmsg.
@@ -116,26 +119,29 @@ type skmsgProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type skmsgMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlApps      *ebpf.MapSpec `ebpf:"tl_apps"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlDue       *ebpf.MapSpec `ebpf:"tl_due"`
-	TlEngs      *ebpf.MapSpec `ebpf:"tl_engs"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
-	TlSpliced   *ebpf.MapSpec `ebpf:"tl_spliced"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlApps        *ebpf.MapSpec `ebpf:"tl_apps"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlDue         *ebpf.MapSpec `ebpf:"tl_due"`
+	TlEngs        *ebpf.MapSpec `ebpf:"tl_engs"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlSpliced     *ebpf.MapSpec `ebpf:"tl_spliced"`
 }
 
 // skmsgVariableSpecs contains global variables before they are loaded into the kernel.
@@ -164,26 +170,29 @@ func (o *skmsgObjects) Close() error {
 //
 // It can be passed to loadSkmsgObjects or ebpf.CollectionSpec.LoadAndAssign.
 type skmsgMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlApps      *ebpf.Map `ebpf:"tl_apps"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlDue       *ebpf.Map `ebpf:"tl_due"`
-	TlEngs      *ebpf.Map `ebpf:"tl_engs"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
-	TlSpliced   *ebpf.Map `ebpf:"tl_spliced"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlApps        *ebpf.Map `ebpf:"tl_apps"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlDue         *ebpf.Map `ebpf:"tl_due"`
+	TlEngs        *ebpf.Map `ebpf:"tl_engs"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
+	TlSpliced     *ebpf.Map `ebpf:"tl_spliced"`
 }
 
 func (m *skmsgMaps) Close() error {
@@ -191,6 +200,7 @@ func (m *skmsgMaps) Close() error {
 		m.TlAgent,
 		m.TlApps,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -200,6 +210,8 @@ func (m *skmsgMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,

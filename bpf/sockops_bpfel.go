@@ -16,27 +16,30 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	sockopsMapTlAgent     = "tl_agent"
-	sockopsMapTlApps      = "tl_apps"
-	sockopsMapTlBypass    = "tl_bypass"
-	sockopsMapTlClass     = "tl_class"
-	sockopsMapTlClient    = "tl_client"
-	sockopsMapTlDest      = "tl_dest"
-	sockopsMapTlDue       = "tl_due"
-	sockopsMapTlEngs      = "tl_engs"
-	sockopsMapTlExclude   = "tl_exclude"
-	sockopsMapTlFlow      = "tl_flow"
-	sockopsMapTlIface     = "tl_iface"
-	sockopsMapTlListenWin = "tl_listen_win"
-	sockopsMapTlOrig      = "tl_orig"
-	sockopsMapTlOwn       = "tl_own"
-	sockopsMapTlPath      = "tl_path"
-	sockopsMapTlPeer      = "tl_peer"
-	sockopsMapTlReason    = "tl_reason"
-	sockopsMapTlRule      = "tl_rule"
-	sockopsMapTlSock      = "tl_sock"
-	sockopsMapTlSpliced   = "tl_spliced"
-	sockopsProgTlSockops  = "tl_sockops"
+	sockopsMapTlAgent       = "tl_agent"
+	sockopsMapTlApps        = "tl_apps"
+	sockopsMapTlBypass      = "tl_bypass"
+	sockopsMapTlChoice      = "tl_choice"
+	sockopsMapTlClass       = "tl_class"
+	sockopsMapTlClient      = "tl_client"
+	sockopsMapTlDest        = "tl_dest"
+	sockopsMapTlDue         = "tl_due"
+	sockopsMapTlEngs        = "tl_engs"
+	sockopsMapTlExclude     = "tl_exclude"
+	sockopsMapTlFlow        = "tl_flow"
+	sockopsMapTlIface       = "tl_iface"
+	sockopsMapTlListenWin   = "tl_listen_win"
+	sockopsMapTlLoss        = "tl_loss"
+	sockopsMapTlLossDropped = "tl_loss_dropped"
+	sockopsMapTlOrig        = "tl_orig"
+	sockopsMapTlOwn         = "tl_own"
+	sockopsMapTlPath        = "tl_path"
+	sockopsMapTlPeer        = "tl_peer"
+	sockopsMapTlReason      = "tl_reason"
+	sockopsMapTlRule        = "tl_rule"
+	sockopsMapTlSock        = "tl_sock"
+	sockopsMapTlSpliced     = "tl_spliced"
+	sockopsProgTlSockops    = "tl_sockops"
 )
 
 // loadSockops returns the embedded CollectionSpec for sockops.
@@ -88,26 +91,29 @@ type sockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockopsMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlApps      *ebpf.MapSpec `ebpf:"tl_apps"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlDue       *ebpf.MapSpec `ebpf:"tl_due"`
-	TlEngs      *ebpf.MapSpec `ebpf:"tl_engs"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
-	TlSpliced   *ebpf.MapSpec `ebpf:"tl_spliced"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlApps        *ebpf.MapSpec `ebpf:"tl_apps"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlDue         *ebpf.MapSpec `ebpf:"tl_due"`
+	TlEngs        *ebpf.MapSpec `ebpf:"tl_engs"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlSpliced     *ebpf.MapSpec `ebpf:"tl_spliced"`
 }
 
 // sockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -136,26 +142,29 @@ func (o *sockopsObjects) Close() error {
 //
 // It can be passed to loadSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockopsMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlApps      *ebpf.Map `ebpf:"tl_apps"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlDue       *ebpf.Map `ebpf:"tl_due"`
-	TlEngs      *ebpf.Map `ebpf:"tl_engs"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
-	TlSpliced   *ebpf.Map `ebpf:"tl_spliced"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlApps        *ebpf.Map `ebpf:"tl_apps"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlDue         *ebpf.Map `ebpf:"tl_due"`
+	TlEngs        *ebpf.Map `ebpf:"tl_engs"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
+	TlSpliced     *ebpf.Map `ebpf:"tl_spliced"`
 }
 
 func (m *sockopsMaps) Close() error {
@@ -163,6 +172,7 @@ func (m *sockopsMaps) Close() error {
 		m.TlAgent,
 		m.TlApps,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -172,6 +182,8 @@ func (m *sockopsMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,

@@ -16,23 +16,26 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	sockopsPlainMapTlAgent     = "tl_agent"
-	sockopsPlainMapTlBypass    = "tl_bypass"
-	sockopsPlainMapTlClass     = "tl_class"
-	sockopsPlainMapTlClient    = "tl_client"
-	sockopsPlainMapTlDest      = "tl_dest"
-	sockopsPlainMapTlExclude   = "tl_exclude"
-	sockopsPlainMapTlFlow      = "tl_flow"
-	sockopsPlainMapTlIface     = "tl_iface"
-	sockopsPlainMapTlListenWin = "tl_listen_win"
-	sockopsPlainMapTlOrig      = "tl_orig"
-	sockopsPlainMapTlOwn       = "tl_own"
-	sockopsPlainMapTlPath      = "tl_path"
-	sockopsPlainMapTlPeer      = "tl_peer"
-	sockopsPlainMapTlReason    = "tl_reason"
-	sockopsPlainMapTlRule      = "tl_rule"
-	sockopsPlainMapTlSock      = "tl_sock"
-	sockopsPlainProgTlSockops  = "tl_sockops"
+	sockopsPlainMapTlAgent       = "tl_agent"
+	sockopsPlainMapTlBypass      = "tl_bypass"
+	sockopsPlainMapTlChoice      = "tl_choice"
+	sockopsPlainMapTlClass       = "tl_class"
+	sockopsPlainMapTlClient      = "tl_client"
+	sockopsPlainMapTlDest        = "tl_dest"
+	sockopsPlainMapTlExclude     = "tl_exclude"
+	sockopsPlainMapTlFlow        = "tl_flow"
+	sockopsPlainMapTlIface       = "tl_iface"
+	sockopsPlainMapTlListenWin   = "tl_listen_win"
+	sockopsPlainMapTlLoss        = "tl_loss"
+	sockopsPlainMapTlLossDropped = "tl_loss_dropped"
+	sockopsPlainMapTlOrig        = "tl_orig"
+	sockopsPlainMapTlOwn         = "tl_own"
+	sockopsPlainMapTlPath        = "tl_path"
+	sockopsPlainMapTlPeer        = "tl_peer"
+	sockopsPlainMapTlReason      = "tl_reason"
+	sockopsPlainMapTlRule        = "tl_rule"
+	sockopsPlainMapTlSock        = "tl_sock"
+	sockopsPlainProgTlSockops    = "tl_sockops"
 )
 
 // loadSockopsPlain returns the embedded CollectionSpec for sockopsPlain.
@@ -84,22 +87,25 @@ type sockopsPlainProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockopsPlainMapSpecs struct {
-	TlAgent     *ebpf.MapSpec `ebpf:"tl_agent"`
-	TlBypass    *ebpf.MapSpec `ebpf:"tl_bypass"`
-	TlClass     *ebpf.MapSpec `ebpf:"tl_class"`
-	TlClient    *ebpf.MapSpec `ebpf:"tl_client"`
-	TlDest      *ebpf.MapSpec `ebpf:"tl_dest"`
-	TlExclude   *ebpf.MapSpec `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.MapSpec `ebpf:"tl_flow"`
-	TlIface     *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin *ebpf.MapSpec `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.MapSpec `ebpf:"tl_orig"`
-	TlOwn       *ebpf.MapSpec `ebpf:"tl_own"`
-	TlPath      *ebpf.MapSpec `ebpf:"tl_path"`
-	TlPeer      *ebpf.MapSpec `ebpf:"tl_peer"`
-	TlReason    *ebpf.MapSpec `ebpf:"tl_reason"`
-	TlRule      *ebpf.MapSpec `ebpf:"tl_rule"`
-	TlSock      *ebpf.MapSpec `ebpf:"tl_sock"`
+	TlAgent       *ebpf.MapSpec `ebpf:"tl_agent"`
+	TlBypass      *ebpf.MapSpec `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.MapSpec `ebpf:"tl_choice"`
+	TlClass       *ebpf.MapSpec `ebpf:"tl_class"`
+	TlClient      *ebpf.MapSpec `ebpf:"tl_client"`
+	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
+	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
+	TlOwn         *ebpf.MapSpec `ebpf:"tl_own"`
+	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
+	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
+	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
+	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
 
 // sockopsPlainVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,28 +134,32 @@ func (o *sockopsPlainObjects) Close() error {
 //
 // It can be passed to loadSockopsPlainObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockopsPlainMaps struct {
-	TlAgent     *ebpf.Map `ebpf:"tl_agent"`
-	TlBypass    *ebpf.Map `ebpf:"tl_bypass"`
-	TlClass     *ebpf.Map `ebpf:"tl_class"`
-	TlClient    *ebpf.Map `ebpf:"tl_client"`
-	TlDest      *ebpf.Map `ebpf:"tl_dest"`
-	TlExclude   *ebpf.Map `ebpf:"tl_exclude"`
-	TlFlow      *ebpf.Map `ebpf:"tl_flow"`
-	TlIface     *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin *ebpf.Map `ebpf:"tl_listen_win"`
-	TlOrig      *ebpf.Map `ebpf:"tl_orig"`
-	TlOwn       *ebpf.Map `ebpf:"tl_own"`
-	TlPath      *ebpf.Map `ebpf:"tl_path"`
-	TlPeer      *ebpf.Map `ebpf:"tl_peer"`
-	TlReason    *ebpf.Map `ebpf:"tl_reason"`
-	TlRule      *ebpf.Map `ebpf:"tl_rule"`
-	TlSock      *ebpf.Map `ebpf:"tl_sock"`
+	TlAgent       *ebpf.Map `ebpf:"tl_agent"`
+	TlBypass      *ebpf.Map `ebpf:"tl_bypass"`
+	TlChoice      *ebpf.Map `ebpf:"tl_choice"`
+	TlClass       *ebpf.Map `ebpf:"tl_class"`
+	TlClient      *ebpf.Map `ebpf:"tl_client"`
+	TlDest        *ebpf.Map `ebpf:"tl_dest"`
+	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
+	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlIface       *ebpf.Map `ebpf:"tl_iface"`
+	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
+	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
+	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
+	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
+	TlOwn         *ebpf.Map `ebpf:"tl_own"`
+	TlPath        *ebpf.Map `ebpf:"tl_path"`
+	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
+	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlRule        *ebpf.Map `ebpf:"tl_rule"`
+	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
 
 func (m *sockopsPlainMaps) Close() error {
 	return _SockopsPlainClose(
 		m.TlAgent,
 		m.TlBypass,
+		m.TlChoice,
 		m.TlClass,
 		m.TlClient,
 		m.TlDest,
@@ -157,6 +167,8 @@ func (m *sockopsPlainMaps) Close() error {
 		m.TlFlow,
 		m.TlIface,
 		m.TlListenWin,
+		m.TlLoss,
+		m.TlLossDropped,
 		m.TlOrig,
 		m.TlOwn,
 		m.TlPath,

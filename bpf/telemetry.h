@@ -3,31 +3,13 @@
 #pragma once
 #include "maps.h"
 #include "lookup.h"
+#include "choice.h"
 
 #define TL_TCP_CLOSE 7
 #define TL_FLOW_FLAGS (BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG)
 
 /* A moving average with the weight 1/8 for the new sample; the first sample counts whole. */
 #define TL_AVERAGE(old, sample) ((old) ? (old) - (old) / 8 + (sample) / 8 : (sample))
-
-static __always_inline struct tl_path_key tl_path_key(const struct tl_flow *flow)
-{
-	struct tl_path_key key = { .prefix_bits = flow->path_bits, .peer_id = flow->peer_id };
-	union tl_words u;
-
-	__builtin_memcpy(&u, &flow->remote_addr, sizeof(u));
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		__s32 keep = (__s32)flow->path_bits - 32 * i;
-
-		if (keep <= 0)
-			u.w[i] = 0;
-		else if (keep < 32)
-			u.w[i] &= bpf_htonl(~0U << (32 - keep));
-	}
-	key.prefix = u.a;
-	return key;
-}
 
 static __always_inline struct tl_path *tl_path_of(const struct tl_flow *flow)
 {
@@ -40,12 +22,6 @@ static __always_inline struct tl_path *tl_path_of(const struct tl_flow *flow)
 		return path;
 	bpf_map_update_elem(&tl_path, &key, &zero, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&tl_path, &key);
-}
-
-/* A leg's traffic counts for a path once the leg carries a flow of a known peer; a flow counts from its first byte. */
-static __always_inline bool tl_has_path(const struct tl_flow *flow)
-{
-	return flow->path_bits && (flow->kind != TL_FLOW_LEG || flow->peer_id);
 }
 
 /* Adds what happened since the flow's entry was last written: nothing counts twice, however often this is called. */
@@ -94,6 +70,9 @@ static __always_inline void tl_flow_own(const struct tl_sock *st, __u64 cookie, 
 	flow->rule_id = own->rule_id;
 	flow->priority = own->priority;
 	flow->peer_id = own->peer_id;
+	flow->auto_congestion = own->auto_congestion;
+	if (taken)
+		flow->choice_version = 0; /* the engine has set what the rule says, the path's choice goes before it */
 	if (taken && tl_has_path(flow))
 		tl_path_count(flow);
 }
@@ -120,7 +99,7 @@ static __always_inline void tl_flow_read(struct bpf_sock_ops *ctx, const struct 
 	flow->segs_out = ctx->segs_out;
 	flow->retransmits = ctx->total_retrans;
 	flow->marked = st->marked;
-	bpf_getsockopt(ctx, 6 /* IPPROTO_TCP */, 13 /* TCP_CONGESTION */, flow->congestion, sizeof(flow->congestion));
+	bpf_getsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, flow->congestion, sizeof(flow->congestion));
 }
 
 /* Enters a flow whose ends and kind are filled in, and asks for the callbacks that keep the entry up to date. */
@@ -169,6 +148,8 @@ static __always_inline void tl_flow_update(struct bpf_sock_ops *ctx)
 		if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && flow->kind == TL_FLOW_PLAIN)
 			tl_path_count(flow); /* not when it begins: a connect that fails is no flow */
 		flow->reason = st->reason;
+		tl_loss_note(ctx, cookie, flow); /* with what the entry says of the time before */
+		tl_choice_keep(ctx, flow);
 		tl_flow_read(ctx, st, flow);
 		if (change)
 			flow->state = state;

@@ -13,12 +13,14 @@ type (
 	Addr       = layoutTlAddr
 	Agent      = layoutTlAgent
 	Bypass     = layoutTlBypass
+	Choice     = layoutTlChoice
 	ClassPort  = layoutTlClassPort
 	Dest       = layoutTlDest
 	Endpoint   = layoutTlEndpoint
 	ExcludeKey = layoutTlExcludeKey
 	Flow       = layoutTlFlow
 	Iface      = layoutTlIface
+	LossEvent  = layoutTlLossEvent
 	Orig       = layoutTlOrig
 	Own        = layoutTlOwn
 	Path       = layoutTlPath
@@ -129,7 +131,27 @@ func EndpointFrom(a netip.AddrPort) Endpoint {
 	return Endpoint{Addr: AddrFrom(a.Addr()), Port: a.Port()}
 }
 
-// CCName returns a congestion control's name from its fixed room in Rule or Flow.
+// Netip returns the prefix of a path, one within ::ffff:0:0/96 as IPv4.
+func (k PathKey) Netip() netip.Prefix {
+	return Prefix{Prefixlen: k.PrefixBits, Addr: k.Prefix}.Netip()
+}
+
+// PathKeyFrom returns the path of a prefix, masked, and of the peer there (0: none), as the maps hold it.
+func PathKeyFrom(p netip.Prefix, peerID uint32) PathKey {
+	k := PrefixFrom(p)
+	return PathKey{Prefix: k.Addr, PrefixBits: k.Prefixlen, PeerId: peerID}
+}
+
+// Path returns the prefix of the path that a flow counts for; ok is false where it counts for none: the engine's ends, and
+// legs that carry no flow of a known peer.
+func (f *Flow) Path() (p netip.Prefix, ok bool) {
+	if f.PathBits == 0 || FlowKind(f.Kind) == FlowLeg && f.PeerId == 0 {
+		return netip.Prefix{}, false
+	}
+	return Prefix{Prefixlen: uint32(f.PathBits), Addr: f.RemoteAddr}.Netip().Masked(), true
+}
+
+// CCName returns a congestion control's name from its fixed room in Rule, Flow or Choice.
 func CCName(c [16]int8) string {
 	b := make([]byte, 0, len(c))
 	for _, x := range c {

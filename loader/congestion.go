@@ -21,6 +21,8 @@ type ccState struct {
 	held    map[string]*cc.Registration
 	refused map[string]error // of those that rules name
 	lockDir uint64           // the ledger's entry of the directory, 0: none yet
+
+	candidates []string // for rules with Auto
 }
 
 // startAlgorithms asks how the kernel registers congestion controls. None is registered before a rule names it.
@@ -28,17 +30,26 @@ func (l *Loader) startAlgorithms() {
 	l.applyMu.Lock()
 	defer l.applyMu.Unlock()
 	l.cc.held = map[string]*cc.Registration{}
+	l.cc.candidates = slices.Clone(l.o.Candidates)
 	if l.cc.mode, l.cc.off = cc.Probe(); l.o.ccMode != cc.Any {
 		l.cc.mode = l.o.ccMode
 	}
 	l.onClose(l.dropAllAlgorithms)
 }
 
+// SetCandidates says which congestion controls may be chosen, with the next Apply in force: those of ours are registered
+// while a rule has Auto.
+func (l *Loader) SetCandidates(names []string) {
+	l.applyMu.Lock()
+	defer l.applyMu.Unlock()
+	l.cc.candidates = slices.Clone(names)
+}
+
 // holdAlgorithms registers what the rules name of ours and is not registered yet: before the rules are in force, so that no
 // flow asks for a name too early. A name that the kernel does not take leaves its flows with the kernel's default.
 func (l *Loader) holdAlgorithms(t *policy.Table) {
 	l.cc.refused = map[string]error{}
-	for _, name := range namedAlgorithms(t) {
+	for _, name := range namedAlgorithms(t, l.cc.candidates) {
 		if l.cc.held[name] != nil {
 			continue
 		}
@@ -73,7 +84,7 @@ func (l *Loader) holdAlgorithm(name string) (*cc.Registration, error) {
 
 // dropAlgorithms lets go of what no rule names any more: flows that have it keep it.
 func (l *Loader) dropAlgorithms(t *policy.Table) {
-	named := namedAlgorithms(t)
+	named := namedAlgorithms(t, l.cc.candidates)
 	for _, name := range slices.Sorted(maps.Keys(l.cc.held)) {
 		if slices.Contains(named, name) {
 			continue
@@ -101,16 +112,18 @@ func (l *Loader) dropAllAlgorithms() error {
 	return errors.Join(errs...)
 }
 
-// namedAlgorithms returns those of ours that rules name, in order and once each.
-func namedAlgorithms(t *policy.Table) []string {
+// namedAlgorithms returns those of ours that rules name, and the candidates while there is a rule with Auto, in order and
+// once each.
+func namedAlgorithms(t *policy.Table, candidates []string) []string {
 	var names []string
 	for _, r := range t.Rules() {
-		if _, ok := cc.Lookup(r.Congestion); ok {
-			names = append(names, r.Congestion)
+		names = append(names, r.Congestion)
+		if r.Auto {
+			names = append(names, candidates...)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { _, ours := cc.Lookup(name); return !ours })
 }
 
 // algorithmsFeature says how ours are registered, and which.

@@ -54,6 +54,9 @@ func (l *Loader) Own(cookie uint64, ruleID uint32, leg bool) error {
 	if t != nil {
 		if r, ok := t.Rule(ruleID); ok {
 			own.PeerId, own.Priority = r.PeerID, uint8(r.Priority)
+			if r.Auto {
+				own.AutoCongestion = 1
+			}
 		}
 	}
 	if err := l.maps["tl_own"].Update(cookie, own, ebpf.UpdateAny); err != nil {

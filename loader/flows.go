@@ -25,6 +25,7 @@ type Flow struct {
 	State           string         `json:"state"`
 	RuleID          uint32         `json:"rule_id"`
 	PeerID          uint32         `json:"peer_id,omitempty"` // legs that carry a flow
+	Path            netip.Prefix   `json:"path,omitzero"`     // what the flow counts for; not valid: nothing
 	Priority        string         `json:"priority"`
 	Reason          reason.Code    `json:"reason"`
 	ReasonName      string         `json:"reason_name"`
@@ -40,10 +41,12 @@ type Flow struct {
 	BytesReceived   uint64         `json:"bytes_received"`
 	SegsOut         uint32         `json:"segs_out"`
 	Retransmits     uint32         `json:"retransmits"` // segments
+	LossEvents      uint32         `json:"loss_events"` // retransmissions of one window count once
 	Marked          uint64         `json:"marked"`      // packets on the wire
 	Congestion      string         `json:"congestion"`  // what the socket really has
 	CongestionErrno int32          `json:"congestion_errno,omitempty"`
-	WindowBytes     uint32         `json:"window_bytes"` // 0: auto-tuning
+	Auto            bool           `json:"auto,omitempty"` // follows the choice of its path
+	WindowBytes     uint32         `json:"window_bytes"`   // 0: auto-tuning
 	WindowErrno     int32          `json:"window_errno,omitempty"`
 
 	// Algorithm is what a congestion control of trunkline's own keeps of the flow, by name with the unit.
@@ -151,12 +154,15 @@ func decodeFlow(cookie uint64, f bpf.Flow, now uint64) Flow {
 		BytesReceived:   f.BytesReceived,
 		SegsOut:         f.SegsOut,
 		Retransmits:     f.Retransmits,
+		LossEvents:      f.LossEvents,
+		Auto:            f.AutoCongestion != 0,
 		Marked:          f.Marked,
 		Congestion:      bpf.CCName(f.Congestion),
 		CongestionErrno: -f.CongestionRc,
 		WindowBytes:     f.WindowBytes,
 		WindowErrno:     -f.WindowRc,
 	}
+	out.Path, _ = f.Path()
 	if int(f.State) < len(tcpStates) {
 		out.State = tcpStates[f.State]
 	}
@@ -168,7 +174,7 @@ func decodeFlow(cookie uint64, f bpf.Flow, now uint64) Flow {
 
 func decodePath(k bpf.PathKey, p bpf.Path, now uint64) Path {
 	return Path{
-		Prefix:        bpf.Prefix{Prefixlen: k.PrefixBits, Addr: k.Prefix}.Netip(),
+		Prefix:        k.Netip(),
 		PeerID:        k.PeerId,
 		UpdatedS:      since(now, p.UpdateNs),
 		Flows:         p.Flows,

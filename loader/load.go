@@ -37,6 +37,9 @@ type Loader struct {
 	marks     markState
 	cc        ccState
 
+	choices choiceState // has a lock of its own
+	losses  sync.Mutex  // held by the one reader of tl_loss
+
 	insides insidesState // has a lock of its own
 
 	inForce atomic.Pointer[policy.Table] // table, for those that cannot wait for an Apply

@@ -32,6 +32,7 @@ type Options struct {
 	Log        *slog.Logger     // nil: silent
 	Rules      []policy.Rule    // in force from the start
 	PeerAddrs  []netip.AddrPort // peers' listeners, never steered
+	Candidates []string         // congestion controls that may be chosen: ours are registered while a rule has Auto
 
 	lockDir string  // tests: where agents agree on congestion controls; "" is cc.DefaultLockDir
 	ccMode  cc.Mode // tests: as on a kernel without links of struct_ops

@@ -20,7 +20,8 @@ const bpffsMagic = 0xcafe4a11
 // pinnedMaps are those that people read with bpftool. None of them carries a program, so a pin that a killed agent leaves
 // behind does nothing.
 var pinnedMaps = []string{
-	"tl_agent", "tl_bypass", "tl_class", "tl_dest", "tl_flow", "tl_iface", "tl_path", "tl_peer", "tl_reason", "tl_rule",
+	"tl_agent", "tl_bypass", "tl_choice", "tl_class", "tl_dest", "tl_flow", "tl_iface", "tl_loss_dropped", "tl_path", "tl_peer",
+	"tl_reason", "tl_rule",
 }
 
 // pinMaps pins the maps that people read, where there is a bpffs. It mounts none.

@@ -105,6 +105,9 @@ func (l *Loader) kernelRule(r policy.Rule, fits bufferLimits) bpf.Rule {
 		PathBits:    pathBits(r),
 		Congestion:  bpf.CCNameFrom(r.Congestion),
 	}
+	if r.Auto {
+		k.AutoCongestion = 1
+	}
 	if l.spliceFor(r) {
 		k.Splice = 1
 	}

@@ -152,14 +152,15 @@ func (p *peer) watch(l *leg) {
 
 // legRule makes a leg what the rule of its flow says.
 func (e *Engine) legRule(l *leg, rule Rule) {
+	// Before the kernel side knows the rule: where it chooses by path, its choice goes before the rule's name.
+	if err := l.sock.control(func(fd int) error { return setCongestion(fd, rule.Congestion) }); err != nil {
+		e.limited.warn("the kernel refuses a rule's congestion control", "rule", rule.Name, "congestion", rule.Congestion, "err", err)
+	}
 	if err := e.cfg.Kernel.Own(l.sock.cookie, rule.ID, true); err != nil {
 		e.limited.warn("entering a leg", "err", err)
 	}
 	if rule.ID == 0 {
 		return
-	}
-	if err := l.sock.control(func(fd int) error { return setCongestion(fd, rule.Congestion) }); err != nil {
-		e.limited.warn("the kernel refuses a rule's congestion control", "rule", rule.Name, "congestion", rule.Congestion, "err", err)
 	}
 	if rule.PacingBps == 0 {
 		return

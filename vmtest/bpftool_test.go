@@ -24,16 +24,18 @@ type dumped struct {
 }
 
 var dumps = map[string]dumped{
-	"tl_agent":  {nil, []string{"heartbeat_ns", "netns_cookie", "steering", "engine_port4", "dscp", "mark_bit"}, true},
-	"tl_bypass": {[]string{"addr", "port"}, []string{"until_ns", "reason"}, true},
-	"tl_class":  {[]string{"prefixlen", "addr"}, nil, true},
-	"tl_dest":   {[]string{"prefixlen", "addr"}, []string{"where", "source"}, true},
-	"tl_flow":   {nil, []string{"remote_addr", "remote_port", "srtt_us", "delivered_Bps", "bytes_acked", "retransmits", "congestion"}, true},
-	"tl_iface":  {nil, []string{"l2_bytes", "marked", "seen"}, true},
-	"tl_path":   {[]string{"prefix", "prefix_bits", "peer_id"}, []string{"flows", "bytes_acked", "srtt_us", "rtt_min_us"}, true},
-	"tl_peer":   {nil, nil, true},
-	"tl_reason": {nil, nil, true},
-	"tl_rule":   {[]string{"class_id", "port"}, []string{"rule_id", "peer_id", "window_bytes", "pacing_Bps", "priority", "congestion"}, true},
+	"tl_agent":        {nil, []string{"heartbeat_ns", "netns_cookie", "steering", "engine_port4", "dscp", "mark_bit"}, true},
+	"tl_bypass":       {[]string{"addr", "port"}, []string{"until_ns", "reason"}, true},
+	"tl_choice":       {[]string{"prefix", "prefix_bits", "peer_id"}, []string{"congestion", "version", "since_ns"}, false},
+	"tl_class":        {[]string{"prefixlen", "addr"}, nil, true},
+	"tl_dest":         {[]string{"prefixlen", "addr"}, []string{"where", "source"}, true},
+	"tl_flow":         {nil, []string{"remote_addr", "remote_port", "srtt_us", "delivered_Bps", "bytes_acked", "retransmits", "congestion"}, true},
+	"tl_iface":        {nil, []string{"l2_bytes", "marked", "seen"}, true},
+	"tl_loss_dropped": {nil, nil, true},
+	"tl_path":         {[]string{"prefix", "prefix_bits", "peer_id"}, []string{"flows", "bytes_acked", "srtt_us", "rtt_min_us"}, true},
+	"tl_peer":         {nil, nil, true},
+	"tl_reason":       {nil, nil, true},
+	"tl_rule":         {[]string{"class_id", "port"}, []string{"rule_id", "peer_id", "window_bytes", "pacing_Bps", "priority", "congestion"}, true},
 }
 
 // entry is one of `bpftool map dump`: the bytes, and what BTF makes of them.

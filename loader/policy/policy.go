@@ -40,7 +40,8 @@ type Rule struct {
 	Line        int          // in the configuration file; 0: not from a file
 	Remote      netip.Prefix // the other end, whoever connected
 	Ports       []uint16     // the service's ports: remote of outgoing, local of incoming connections; empty: any
-	Congestion  string       // "": leave the kernel's
+	Congestion  string       // "": leave the kernel's. With Auto: what a path gets that has no choice yet
+	Auto        bool         // the congestion control is chosen for each path, see loader.SetChoices
 	WindowBytes uint32       // fixed receive window; 0: the kernel's auto-tuning. Of incoming connections only where Ports names the listener's
 	SndbufBytes uint32       // fixed send buffer; 0: the kernel's auto-tuning
 	PacingBps   uint64       // bytes per second; 0: no cap
