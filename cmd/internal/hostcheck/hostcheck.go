@@ -14,7 +14,6 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -52,14 +51,7 @@ func Host(ctx context.Context, c *config.Config, running *control.Status) []Find
 	r := &report{}
 	fit := preflight(r, c)
 	kernel(r, c, running, fit)
-	if missing := MissingCongestion(c.Rules); len(missing) > 0 {
-		for _, m := range missing {
-			r.add(Warning, "congestion", "%s of %s is not available; its flows keep the kernel's default: %s",
-				m.Name, strings.Join(m.Rules, ", "), m.Remedy)
-		}
-	} else {
-		r.add(OK, "congestion", "every algorithm that rules name is there")
-	}
+	congestion(r, c)
 	listen(r, c, running)
 	files(r, c)
 	names(ctx, r, c)

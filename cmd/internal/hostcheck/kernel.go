@@ -4,14 +4,11 @@ package hostcheck
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 
 	"github.com/trunkline/trunkline/cc"
-	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/loader"
 )
 
@@ -62,42 +59,4 @@ func algorithms(r *report) {
 		return
 	}
 	r.add(OK, "struct-ops", "the kernel takes trunkline's own congestion controls, by %s", mode)
-}
-
-// Missing is a congestion control that rules name and this kernel does not offer now.
-type Missing struct {
-	Name   string
-	Rules  []string // that name it
-	Remedy string
-}
-
-// MissingCongestion gives the kernel's congestion controls that rules name and this kernel does not offer now, by name. Those
-// that trunkline brings along it registers itself.
-func MissingCongestion(rules []config.Rule) []Missing {
-	have, err := cc.Available()
-	if err != nil {
-		return nil
-	}
-	var missing []Missing
-	for _, r := range rules {
-		if _, ours := cc.Lookup(r.Congestion); ours || r.Congestion == "" || slices.Contains(have, r.Congestion) {
-			continue
-		}
-		i := slices.IndexFunc(missing, func(m Missing) bool { return m.Name == r.Congestion })
-		if i < 0 {
-			i, missing = len(missing), append(missing, Missing{Name: r.Congestion, Remedy: remedyFor(r.Congestion, have)})
-		}
-		missing[i].Rules = append(missing[i].Rules, "rule "+r.Name)
-	}
-	slices.SortFunc(missing, func(a, b Missing) int { return strings.Compare(a.Name, b.Name) })
-	return missing
-}
-
-// remedyFor names what comes without a module, if there is such a thing.
-func remedyFor(name string, have []string) string {
-	remedy := "modprobe tcp_" + name
-	if _, ok := cc.Lookup("tl_" + name); ok {
-		return remedy + ", or name tl_" + name + ", which needs no module"
-	}
-	return remedy + ", or choose one of " + strings.Join(have, " ") + ", or one of `trunkline cc`"
 }
