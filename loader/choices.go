@@ -26,6 +26,9 @@ type choiceState struct {
 	version uint32 // the latest given
 }
 
+// MaxChoices is how many paths can have a choice.
+func (l *Loader) MaxChoices() int { return int(l.maps["tl_choice"].MaxEntries()) }
+
 // SetChoices has the paths choose these congestion controls, and no others: what a path had that is not among them ends for
 // new flows, while live ones keep what they have. Only differences are written, and only where the name is another one do
 // live flows take it. Choices stay over Apply.

@@ -77,6 +77,20 @@ var tcpStates = [...]string{1: "established", "syn-sent", "syn-recv", "fin-wait-
 
 // Flows returns the live flows, the oldest first.
 func (l *Loader) Flows() ([]Flow, error) {
+	flows, err := l.flows(func(bpf.Flow) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	l.addInsides(flows)
+	return flows, nil
+}
+
+// AutoFlows returns the live flows that follow the choice of their path, the oldest first, without what algorithms keep of them.
+func (l *Loader) AutoFlows() ([]Flow, error) {
+	return l.flows(func(f bpf.Flow) bool { return f.AutoCongestion != 0 })
+}
+
+func (l *Loader) flows(want func(bpf.Flow) bool) ([]Flow, error) {
 	entries, err := snapshot[uint64, bpf.Flow](l.maps["tl_flow"])
 	if err != nil {
 		return nil, err
@@ -84,10 +98,11 @@ func (l *Loader) Flows() ([]Flow, error) {
 	now := monotonic()
 	flows := make([]Flow, 0, len(entries))
 	for cookie, f := range entries {
-		flows = append(flows, decodeFlow(cookie, f, now))
+		if want(f) {
+			flows = append(flows, decodeFlow(cookie, f, now))
+		}
 	}
 	slices.SortFunc(flows, func(a, b Flow) int { return int(int64(a.Cookie - b.Cookie)) })
-	l.addInsides(flows)
 	return flows, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trunkline/trunkline/bpf"
 	"github.com/trunkline/trunkline/loader/internal/testenv"
 )
 
@@ -24,26 +23,25 @@ func TestFollowsAddressesAndRoutes(t *testing.T) {
 			t.Fatalf("ip %s: %v: %s", args, err, out)
 		}
 	}
-	where := func(addr string) uint32 {
-		var d bpf.Dest
-		key := bpf.Prefix{Prefixlen: 128, Addr: bpf.AddrFrom(netip.MustParseAddr(addr))}
-		if err := e.l.maps["tl_dest"].Lookup(key, &d); err != nil {
+	where := func(addr string) Where {
+		w, err := e.l.Where(netip.MustParseAddr(addr))
+		if err != nil {
 			t.Fatal(err)
 		}
-		return d.Where
+		return w
 	}
 	for _, c := range []struct {
 		change, addr string
-		want         uint32
+		want         Where
 	}{
-		{"addr add 10.77.0.1/24 dev near", "10.77.0.1", bpf.WhereLocal},
-		{"addr add 10.78.0.1/24 dev near", "10.78.0.9", bpf.WhereOnLink},
-		{"addr del 10.78.0.1/24 dev near", "10.78.0.9", bpf.WhereRouted},
-		{"route add 10.2.0.1/32 dev near", testenv.Far4, bpf.WhereOnLink},
-		{"route del 10.2.0.1/32 dev near", testenv.Far4, bpf.WhereRouted},
-		{"route add blackhole 10.79.0.0/16", "10.79.0.1", bpf.WhereLocal},
-		{"-6 addr add fd77::1/64 dev near nodad", "fd77::2", bpf.WhereOnLink},
-		{"link set near down", "10.77.0.2", bpf.WhereRouted},
+		{"addr add 10.77.0.1/24 dev near", "10.77.0.1", Local},
+		{"addr add 10.78.0.1/24 dev near", "10.78.0.9", OnLink},
+		{"addr del 10.78.0.1/24 dev near", "10.78.0.9", Routed},
+		{"route add 10.2.0.1/32 dev near", testenv.Far4, OnLink},
+		{"route del 10.2.0.1/32 dev near", testenv.Far4, Routed},
+		{"route add blackhole 10.79.0.0/16", "10.79.0.1", Local},
+		{"-6 addr add fd77::1/64 dev near nodad", "fd77::2", OnLink},
+		{"link set near down", "10.77.0.2", Routed},
 	} {
 		if strings.HasPrefix(c.change, "-6") && e.ln6 == nil {
 			continue

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 
 	"github.com/cilium/ebpf"
 
@@ -123,6 +124,15 @@ func pathBits(r policy.Rule) uint8 {
 		return uint8(96 + max(24, r.Remote.Bits()))
 	}
 	return uint8(max(48, r.Remote.Bits()))
+}
+
+// PathOf returns the path that a rule's flows to an address count for: its /24 or /48, or the rule's own prefix if longer.
+func PathOf(r policy.Rule, a netip.Addr) netip.Prefix {
+	bits := int(pathBits(r))
+	if a.Unmap().Is4() && bits >= 96 {
+		return netip.PrefixFrom(a.Unmap(), bits-96).Masked()
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(a.As16()), bits).Masked()
 }
 
 // refreshRules follows what changes beside the configuration: the cgroups of excluded services come and go, and with them
