@@ -2,8 +2,9 @@
 
 // Package lab joins two sites by an emulated wide-area link, all on one machine, for tests, the demo and benches.
 //
-// A site is a network namespace and a cgroup. Its only way out is a TUN device, wan0, behind which a Link in this
-// process gives rate, delay, a drop-tail queue and seeded loss, and keeps the ground truth of what was sent twice.
+// A site is a network namespace and a cgroup. Its only way out is a device, wan0, behind which a Link gives rate, delay, a
+// drop-tail queue and seeded loss: in this process, which keeps the ground truth of what was sent twice and can replay
+// measured links, or in the kernel, by netem in a namespace between the sites.
 //
 // Namespaces have no name: they are held by file descriptors of this process, and children die with it, so that
 // even kill -9 of the owner leaves nothing but two empty cgroups, which the next New removes.
@@ -19,14 +20,30 @@ import (
 
 // Options says what the lab is like. The zero value of each field has a sensible meaning.
 type Options struct {
-	Rate     uint64        // bits per second of IP packets in each direction; 0 is 1 Gbit/s
-	RTT      time.Duration // two-way delay of the empty link; 0 is none
-	Loss     float64       // probability, 0 to 1, that a segment of at most one MTU is lost, in each direction
-	Seed     uint64        // of the losses: equal seeds lose the same segments of the same traffic
-	QueueBDP float64       // the drop-tail queue in rate x RTT; 0 is 1. Never below MinQueue bytes
-	NoIPv6   bool          // IPv4 only
-	NoIPv4   bool          // IPv6 only: no namespace of the lab has an IPv4 address, not even on its loopback
-	DSCP     uint8         // the code point the ground truth looks for, 0 to 63; 0 is 10 (AF11)
+	Emulation Emulation     // who delays packets; the zero value is InProcess
+	Rate      uint64        // bits per second of IP packets in each direction; 0 is 1 Gbit/s
+	Trace     *Trace        // what A to B delivers by, instead of Rate; InProcess only
+	RTT       time.Duration // two-way delay of the empty link, half in each direction; 0 is none
+	OneWay    bool          // all of RTT is from A to B, and the way back is not delayed
+
+	// Loss is the share, 0 to 1, of packets of at most one MTU that is lost in each direction. Which ones, the seed and the
+	// packet's number decide alone: equal seeds lose the same packets of the same traffic, under either emulation.
+	Loss  float64
+	Burst float64 // mean number of packets lost in a row, at the same share of losses; 0 and 1: they are independent
+	Seed  uint64  // of the losses; Link.Restart gives another
+
+	// LossAB has Loss from A to B alone, and has only TCP segments with payload numbered and lost: numbers then say the same
+	// whatever a congestion control sends of acknowledgements, and no connection waits a second for its first packet. Loss
+	// set later for one direction (Direction.SetLoss) spares the same. Without it everything is numbered and lost.
+	LossAB bool
+
+	QueueBDP   float64 // the drop-tail queue in rate x RTT; 0 is 1. Never below MinQueue bytes
+	QueueBytes uint64  // the same in bytes, instead of QueueBDP; 0: by QueueBDP
+	NoGSO      bool    // the sites' devices take single packets of one MTU, no super-packets; implied by InKernel
+
+	NoIPv6 bool  // IPv4 only
+	NoIPv4 bool  // IPv6 only: no namespace of the lab has an IPv4 address, not even on its loopback
+	DSCP   uint8 // the code point the ground truth looks for, 0 to 63; 0 is 10 (AF11)
 
 	// CgroupParent is where the lab's cgroups are made, a path below the cgroup2 mount; empty is the mount itself.
 	CgroupParent string
@@ -42,16 +59,25 @@ func (o Options) withDefaults() Options {
 	if o.DSCP == 0 {
 		o.DSCP = 10
 	}
+	o.NoGSO = o.NoGSO || o.Emulation == InKernel
 	return o
 }
 
 func (o Options) check() error {
 	switch {
-	case o.Loss < 0 || o.Loss > 1:
+	case o.Emulation != InProcess && o.Emulation != InKernel:
+		return fmt.Errorf("there is no emulation %d; use InProcess or InKernel", o.Emulation)
+	case o.Emulation == InKernel && o.Trace != nil:
+		return errors.New("netem cannot replay a trace; use the emulation InProcess for it")
+	case !(o.Loss >= 0 && o.Loss <= 1):
 		return fmt.Errorf("loss is a probability from 0 to 1, not %g", o.Loss)
+	case o.Burst != 0 && !(o.Burst >= 1 && o.Burst <= maxBurst):
+		return fmt.Errorf("mean burst of %g packets: it is 0, or from 1 to %d", o.Burst, int(maxBurst))
+	case !burstFits(o.Loss, o.Burst):
+		return fmt.Errorf("loss %g does not fit in bursts of %g packets with one between them; use longer bursts", o.Loss, o.Burst)
 	case o.RTT < 0:
 		return fmt.Errorf("round-trip time %v is negative", o.RTT)
-	case o.QueueBDP < 0:
+	case !(o.QueueBDP >= 0):
 		return fmt.Errorf("queue of %g BDP is negative", o.QueueBDP)
 	case o.NoIPv4 && o.NoIPv6:
 		return errors.New("a lab has IPv4 or IPv6 or both")
@@ -68,6 +94,7 @@ type Lab struct {
 
 	opts   Options
 	cgroup *cgroup // parent of the sites' cgroups
+	router *router // between the sites of a link in the kernel; nil in-process
 
 	mu         sync.Mutex // guards what follows
 	closed     bool
@@ -76,7 +103,7 @@ type Lab struct {
 	sites      []*Site
 }
 
-// New builds a lab. It needs root, a cgroup2 hierarchy and /dev/net/tun; the error says which is missing.
+// New builds a lab. It needs root, a cgroup2 hierarchy, and /dev/net/tun or netem; the error says which is missing.
 func New(o Options) (_ *Lab, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -90,6 +117,14 @@ func New(o Options) (_ *Lab, err error) {
 	if l.cgroup, err = newLabCgroup(o.CgroupParent); err != nil {
 		return nil, err
 	}
+	if l.opts.Emulation == InKernel {
+		if err := HaveNetem(); err != nil {
+			return nil, err
+		}
+		if l.router, err = l.newRouter(); err != nil {
+			return nil, fmt.Errorf("router: %w", err)
+		}
+	}
 	if l.A, err = l.newSite("a", 1); err != nil {
 		return nil, fmt.Errorf("site a: %w", err)
 	}
@@ -102,8 +137,40 @@ func New(o Options) (_ *Lab, err error) {
 			return nil, fmt.Errorf("site %s: %w", s.Name, err)
 		}
 	}
-	l.Link = newLink(l.A.tun, l.B.tun, l.opts)
-	return l, nil
+	l.Link, err = l.newLink()
+	return l, err
+}
+
+// newLink joins the sites.
+func (l *Lab) newLink() (*Link, error) {
+	o := l.opts
+	share := 0.5
+	if o.OneWay {
+		share = 1
+	}
+	ab, ba := newShape(o, share, true), newShape(o, 1-share, !o.LossAB)
+	keyAB, keyBA := lossKey(o.Seed, numberAB), lossKey(o.Seed, numberBA)
+	if l.router == nil {
+		return &Link{
+			AB: newDirection(newPipe(l.A.tun, l.B.tun, ab, keyAB, o.Trace, o.DSCP), ab, numberAB),
+			BA: newDirection(newPipe(l.B.tun, l.A.tun, ba, keyBA, nil, o.DSCP), ba, numberBA),
+		}, nil
+	}
+	for _, s := range l.sites {
+		if err := l.router.routeTo(s); err != nil {
+			return nil, fmt.Errorf("router to site %s: %w", s.Name, err)
+		}
+	}
+	wayAB, err := l.router.way(l.A, l.B, ab, keyAB)
+	if err != nil {
+		return nil, fmt.Errorf("router, from a to b: %w", err)
+	}
+	wayBA, err := l.router.way(l.B, l.A, ba, keyBA)
+	if err != nil {
+		wayAB.stop()
+		return nil, fmt.Errorf("router, from b to a: %w", err)
+	}
+	return &Link{AB: newDirection(wayAB, ab, numberAB), BA: newDirection(wayBA, ba, numberBA)}, nil
 }
 
 // Close kills every process started in the lab and everything those started, waits for them, and removes

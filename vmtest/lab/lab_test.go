@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -270,7 +271,9 @@ func TestNoIPv4(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for _, o := range []Options{{Loss: 2}, {RTT: -1}, {QueueBDP: -1}, {DSCP: 64}, {NoIPv4: true, NoIPv6: true}} {
+	for _, o := range []Options{{Loss: 2}, {Loss: math.NaN()}, {RTT: -1}, {QueueBDP: -1}, {DSCP: 64}, {NoIPv4: true, NoIPv6: true},
+		{Burst: 0.5}, {Burst: -2}, {Burst: 1e9}, {Loss: 0.9, Burst: 2}, {Emulation: 2},
+		{Emulation: InKernel, Trace: &Trace{at: []uint32{1}}}} {
 		if l, err := New(o); err == nil {
 			t.Errorf("%+v is taken", o)
 			l.Close()

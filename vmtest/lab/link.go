@@ -3,46 +3,31 @@
 package lab
 
 import (
-	"math/rand/v2"
-	"os"
+	"errors"
 	"sync"
 	"time"
 )
 
+// MinQueue is the least length of the drop-tail queue in bytes: an initial window must fit in it.
+const MinQueue = 30000
+
+// Emulation is who delays packets.
+type Emulation int
+
+// The emulations. They differ in what they need, how exact they are and what they can count, not in what is lost.
 const (
-	// MinQueue is the least length of the drop-tail queue in bytes: an initial window must fit in it.
-	MinQueue = 30000
-
-	// A super-packet arrives as one, at the time of its last segment. On a slow link that would be late and lumpy, so
-	// it is cut into parts of at most this long on the wire.
-	maxPartTime = 2 * time.Millisecond
-
-	// Packets on their way, beyond which arrivals count as dropped by the queue: 16 MB x 2 in segments of one MTU.
-	maxInFlight = 1 << 15
+	// InProcess: this process reads packets from one site's device and writes them to the other's. It runs on every kernel,
+	// with super-packets at a gigabit, and knows what was sent twice; it is late by a fraction of a millisecond, and by
+	// more on a busy machine (Stats.LateMax).
+	InProcess Emulation = iota
+	// InKernel: a namespace between the sites routes, and has netem at its egress. Exact by the kernel's clock, one
+	// packet at a time; it needs a kernel with netem (HaveNetem).
+	InKernel
 )
 
 // Link is the wide-area network between the sites. What is set holds for packets that enter from then on.
 type Link struct {
 	AB, BA *Direction // from A to B, and back
-	wait   sync.WaitGroup
-}
-
-func newLink(a, b *os.File, o Options) *Link {
-	l := &Link{AB: newDirection(a, b, o, 1), BA: newDirection(b, a, o, 2)}
-	for _, d := range []*Direction{l.AB, l.BA} {
-		l.wait.Go(d.receive)
-		l.wait.Go(d.deliver)
-	}
-	return l
-}
-
-// stop ends the link. It closes the devices, since that is what ends a read.
-func (l *Link) stop() {
-	for _, d := range []*Direction{l.AB, l.BA} {
-		close(d.done)
-		_ = d.in.Close()
-	}
-	l.wait.Wait()
 }
 
 // SetRate sets the rate of both directions in bits per second.
@@ -51,228 +36,178 @@ func (l *Link) SetRate(bitps uint64) {
 	l.BA.SetRate(bitps)
 }
 
-// SetRTT sets the delay of the empty link, half of it in each direction.
+// SetRTT sets the delay of the empty link: half of it in each direction, or all from A to B in a lab with OneWay.
 func (l *Link) SetRTT(rtt time.Duration) {
 	l.AB.set(func(s *shape) { s.rtt = rtt })
 	l.BA.set(func(s *shape) { s.rtt = rtt })
 }
 
-// SetLoss sets the probability, 0 to 1, that a segment is lost, in both directions.
+// SetLoss sets the share of packets, 0 to 1, that is lost, in both directions.
 func (l *Link) SetLoss(p float64) {
 	l.AB.SetLoss(p)
 	l.BA.SetLoss(p)
 }
 
-// SetDown cuts the link or mends it: while it is down every packet that enters or would arrive is lost.
+// SetDown cuts the link or mends it: while it is down every packet that enters is lost, and in-process also those that would
+// arrive.
 func (l *Link) SetDown(down bool) {
 	l.AB.set(func(s *shape) { s.down = down })
 	l.BA.set(func(s *shape) { s.down = down })
 }
 
+// Restart counts packets from 0 again and loses them by this seed, and begins the trace anew: what follows on an idle link
+// meets the same as after any other Restart with this seed.
+func (l *Link) Restart(seed uint64) {
+	l.AB.restart(seed)
+	l.BA.restart(seed)
+}
+
 // Stats gives the sum of both directions.
 func (l *Link) Stats() Stats { return l.AB.Stats().Add(l.BA.Stats()) }
 
-// shape is what can be changed while packets flow.
-type shape struct {
-	rate     float64 // bits per second
-	rtt      time.Duration
-	loss     float64
-	queueBDP float64
-	down     bool
+// Err says what the kernel refused when it was asked to change the link, or to say what it carried: the first error of each
+// direction. nil: nothing. In-process there is nobody to refuse.
+func (l *Link) Err() error { return errors.Join(l.AB.failed(), l.BA.failed()) }
+
+func (l *Link) stop() {
+	l.AB.stop()
+	l.BA.stop()
 }
+
+// shape is what can be changed while packets flow, and what follows from it.
+type shape struct {
+	rate       float64 // bits per second; of a trace its mean
+	rtt        time.Duration
+	share      float64 // of the round trip that this direction takes
+	loss       float64
+	burst      float64 // packets
+	dataOnly   bool    // only TCP segments with payload have numbers and are lost
+	queueBDP   float64
+	queueBytes uint64 // instead of queueBDP, if not 0
+	down       bool
+}
+
+func newShape(o Options, share float64, loss bool) shape {
+	s := shape{rate: float64(o.Rate), rtt: o.RTT, share: share, burst: o.Burst, dataOnly: o.LossAB,
+		queueBDP: o.QueueBDP, queueBytes: o.QueueBytes}
+	if loss {
+		s.loss = o.Loss
+	}
+	return s
+}
+
+// delay is how long a packet is on its way once it has left the queue.
+func (s *shape) delay() time.Duration { return time.Duration(float64(s.rtt) * s.share) }
+
+func (s *shape) odds() odds { return newOdds(s.loss, s.burst) }
 
 // queueLimit is the length of the drop-tail queue in bytes.
 func (s *shape) queueLimit() float64 {
+	if s.queueBytes > 0 {
+		return max(float64(s.queueBytes), MinQueue)
+	}
 	return max(s.rate/8*s.rtt.Seconds()*s.queueBDP, MinQueue)
 }
 
-func (s *shape) onWire(bytes int) time.Duration {
-	return time.Duration(float64(bytes) * 8 / s.rate * 1e9)
+// The directions by number, which makes their losses different ones.
+const (
+	numberAB = 1
+	numberBA = 2
+)
+
+// way is what carries packets in one direction.
+type way interface {
+	reshape(shape) error
+	restart(key uint64) error
+	stats() (Stats, error)
+	stop()
 }
 
 // Direction is one way of the link.
 type Direction struct {
-	in, out *os.File
-	transit chan arrival
-	done    chan struct{}
+	number uint64
 
-	mu    sync.Mutex // guards what follows
-	shape shape
-	stats Stats
-	truth *truth
-	rng   *rand.Rand
-	free  time.Time // when the link has sent all that is queued
-	last  time.Time // when the packet before arrives: order is kept when the delay shrinks
+	mu      sync.Mutex // guards what follows
+	shape   shape
+	way     way
+	stopped bool
+	last    Stats // as read last
+	err     error // the first
 }
 
-type arrival struct {
-	due time.Time
-	raw []byte
-}
-
-func newDirection(in, out *os.File, o Options, stream uint64) *Direction {
-	return &Direction{
-		in: in, out: out,
-		transit: make(chan arrival, maxInFlight),
-		done:    make(chan struct{}),
-		shape:   shape{rate: float64(o.Rate), rtt: o.RTT, loss: o.Loss, queueBDP: o.QueueBDP},
-		truth:   newTruth(o.DSCP),
-		rng:     rand.New(rand.NewPCG(o.Seed, stream)),
-	}
+// newDirection begins on a way that has the shape already.
+func newDirection(w way, s shape, number uint64) *Direction {
+	return &Direction{number: number, shape: s, way: w}
 }
 
 func (d *Direction) set(f func(*shape)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f(&d.shape)
+	if !d.stopped {
+		d.note(d.way.reshape(d.shape))
+	}
 }
 
-// SetRate sets the rate in bits per second; 0 is ignored.
+func (d *Direction) restart(seed uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped {
+		d.note(d.way.restart(lossKey(seed, d.number)))
+	}
+}
+
+func (d *Direction) note(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+// SetRate sets the rate in bits per second; 0 is ignored, and so is every rate where a trace has it.
 func (d *Direction) SetRate(bitps uint64) {
 	if bitps > 0 {
 		d.set(func(s *shape) { s.rate = float64(bitps) })
 	}
 }
 
-// SetLoss sets the probability, 0 to 1, that a segment is lost.
+// SetLoss sets the share of packets, 0 to 1, that is lost.
 func (d *Direction) SetLoss(p float64) { d.set(func(s *shape) { s.loss = p }) }
 
-// Stats reads the counters since the lab began.
+// Stats reads the counters since the lab began; of a closed lab the last ones, and if the kernel does not tell them those
+// read before (see Link.Err).
 func (d *Direction) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.stats
+	d.read()
+	return d.last
 }
 
-func (d *Direction) receive() {
-	buf := make([]byte, 1<<17)
-	for {
-		n, err := d.in.Read(buf)
-		if err != nil {
-			return
-		}
-		// Multicast is the housekeeping of a local network: no wide-area link carries it.
-		if p, ok := parse(buf[:n]); ok && !p.multi {
-			d.accept(&p, time.Now())
-		}
-	}
-}
-
-// accept lets a packet enter the link: each of its segments is queued, or lost. Neighbours with the same fate stay
-// together.
-func (d *Direction) accept(p *packet, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Packets++
-	d.stats.Segments += uint64(p.segments)
-	d.truth.observe(p, &d.stats)
-
-	first, size := 0, 0 // the part that is being gathered
-	for i := range p.segments {
-		n := p.segmentSize(i)
-		d.stats.Bytes += uint64(n)
-		if d.lost(size+n, now) {
-			d.send(p, first, i, size, now)
-			first, size = i+1, 0
-			continue
-		}
-		if size > 0 && d.shape.onWire(size+n) > maxPartTime {
-			d.send(p, first, i, size, now)
-			first, size = i, 0
-		}
-		size += n
-	}
-	d.send(p, first, p.segments, size, now)
-}
-
-// lost decides on a segment; waiting is the bytes that would stand in the queue with it beyond those already sent.
-func (d *Direction) lost(waiting int, now time.Time) bool {
-	backlog := 0.0
-	if d.free.After(now) {
-		backlog = d.free.Sub(now).Seconds() * d.shape.rate / 8
-	}
-	// Drawn for each segment whatever happens to it, so that a seed means the same losses on a fuller queue.
-	unlucky := d.rng.Float64() < d.shape.loss
-	switch {
-	case d.shape.down:
-		d.stats.DownDrops++
-	case unlucky:
-		d.stats.Lost++
-	case backlog+float64(waiting) > d.shape.queueLimit():
-		d.stats.QueueDrops++
-	default:
-		return false
-	}
-	return true
-}
-
-// send puts the segments from first to last (not included), size bytes in all, on their way.
-func (d *Direction) send(p *packet, first, last, size int, now time.Time) {
-	if last <= first {
+// read asks for the counters while there is somebody to ask.
+func (d *Direction) read() {
+	if d.stopped {
 		return
 	}
-	var raw []byte
-	if first == 0 && last == p.segments {
-		raw = append(raw, p.raw...) // the reader's buffer is used again
-	} else {
-		raw = p.part(first, last)
-	}
-	if d.free.Before(now) {
-		d.free = now
-	}
-	d.free = d.free.Add(d.shape.onWire(size))
-	due := d.free.Add(d.shape.rtt / 2)
-	if due.Before(d.last) {
-		due = d.last
-	}
-	d.last = due
-	select {
-	case d.transit <- arrival{due, raw}:
-	default:
-		d.stats.QueueDrops += uint64(last - first)
-	}
-}
-
-// deliver hands packets to the other site when their time has come.
-func (d *Direction) deliver() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-d.done:
-			return
-		case a := <-d.transit:
-			if wait := time.Until(a.due); wait > 20*time.Microsecond {
-				timer.Reset(wait)
-				select {
-				case <-d.done:
-					return
-				case <-timer.C:
-				}
-			}
-			d.hand(a)
-		}
-	}
-}
-
-func (d *Direction) hand(a arrival) {
-	d.mu.Lock()
-	if d.shape.down {
-		d.stats.DownDrops++
-		d.mu.Unlock()
-		return
-	}
-	d.mu.Unlock()
-
-	_, err := d.out.Write(a.raw)
-	late := max(time.Since(a.due), 0)
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Delivered++
-	d.stats.LateSum += late
-	d.stats.LateMax = max(d.stats.LateMax, late)
+	st, err := d.way.stats()
 	if err != nil {
-		d.stats.WriteErrors++
+		d.note(err)
+		return
 	}
+	d.last = st
+}
+
+func (d *Direction) failed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+func (d *Direction) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped {
+		return
+	}
+	d.read()
+	d.way.stop()
+	d.stopped = true
 }

@@ -31,9 +31,10 @@ type Site struct {
 	Net4, Net6   netip.Prefix // what the other site routes here
 
 	other   *Site
-	tun     *os.File
-	gateway uint16 // host part of the pretended next hop
-	inner   int    // namespaces made so far behind the site
+	number  byte
+	tun     *os.File // in-process
+	gateway uint16   // host part of the next hop, which is pretended in-process
+	inner   int      // namespaces made so far behind the site
 }
 
 func (l *Lab) newSite(name string, number byte) (*Site, error) {
@@ -45,7 +46,7 @@ func (l *Lab) newSite(name string, number byte) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{Namespace: ns, Name: name, gateway: 254}
+	s := &Site{Namespace: ns, Name: name, number: number, gateway: 254}
 	net4, net6 := sitePrefixes(number)
 	if !l.opts.NoIPv4 {
 		s.Net4, s.Addr4 = net4, hostIn(net4, 1)
@@ -71,14 +72,17 @@ func (s *Site) configure() error {
 	if err := s.lab.basics(); err != nil {
 		return err
 	}
-	tun, err := openTUN(wanDevice)
-	if err != nil {
+	if err := s.makeDevice(); err != nil {
 		return err
 	}
-	s.tun = tun
 	link, err := netlink.LinkByName(wanDevice)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", wanDevice, err)
+	}
+	if s.lab.opts.NoGSO {
+		if err := onePacketEach(link); err != nil {
+			return err
+		}
 	}
 	if err := netlink.LinkSetMTU(link, wanMTU); err != nil {
 		return fmt.Errorf("setting the MTU: %w", err)
@@ -97,8 +101,17 @@ func (s *Site) configure() error {
 	return nil
 }
 
+// makeDevice makes wan0 in the site's namespace.
+func (s *Site) makeDevice() (err error) {
+	if s.lab.router != nil {
+		return s.lab.router.join(s)
+	}
+	s.tun, err = openTUN(wanDevice, !s.lab.opts.NoGSO)
+	return err
+}
+
 // routeToOther goes through a next hop, as it would on a real host: a destination without one counts as on-link, and
-// those are never steered. The device has no neighbours, so nobody needs to answer for the address.
+// those are never steered. In-process the device has no neighbours, so nobody needs to answer for the address.
 func (s *Site) routeToOther() error {
 	return s.onThread(func() error {
 		for _, p := range s.other.nets() {
@@ -111,20 +124,11 @@ func (s *Site) routeToOther() error {
 }
 
 func (s *Site) route(to netip.Prefix) error {
-	link, err := netlink.LinkByName(wanDevice)
-	if err != nil {
-		return fmt.Errorf("finding %s: %w", wanDevice, err)
-	}
 	own := s.Net4
 	if to.Addr().Is6() {
 		own = s.Net6
 	}
-	gw := hostIn(own, s.gateway)
-	r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(to.Masked()), Gw: gw.AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
-	if err := netlink.RouteReplace(r); err != nil {
-		return fmt.Errorf("routing %s via %s: %w", to, gw, err)
-	}
-	return nil
+	return routeVia(wanDevice, to, hostIn(own, s.gateway))
 }
 
 // AddAddress gives the site one more address on wan0, and the other site a route to it where it has none.
@@ -138,6 +142,11 @@ func (s *Site) AddAddress(p netip.Prefix) error {
 	})
 	if err != nil || s.Net4.Contains(p.Addr()) || s.Net6.Contains(p.Addr()) {
 		return err
+	}
+	if r := s.lab.router; r != nil {
+		if err := r.onThread(func() error { return r.route(s, p) }); err != nil {
+			return fmt.Errorf("router: %w", err)
+		}
 	}
 	return s.other.onThread(func() error { return s.other.route(p) })
 }
@@ -158,7 +167,7 @@ func (s *Site) NewNamespace() (*Namespace, netip.Addr, error) {
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("making a veth: %w", err)
 		}
-		if err := s.forward(); err != nil {
+		if err := forward(s.Net6.IsValid()); err != nil {
 			return err
 		}
 		return addressAndUp(name, near)
@@ -184,11 +193,12 @@ func (s *Site) innerNets(n int) (near, far []netip.Prefix) {
 	return near, far
 }
 
-func (s *Site) forward() error {
+// forward makes the calling thread's namespace a router.
+func forward(v6 bool) error {
 	if err := sysctl("net/ipv4/ip_forward", "1"); err != nil {
 		return err
 	}
-	if !s.Net6.IsValid() {
+	if !v6 {
 		return nil
 	}
 	return sysctl("net/ipv6/conf/all/forwarding", "1")

@@ -5,16 +5,17 @@ package lab
 import "time"
 
 // Stats is what one direction of the link, or both, carried. Loss and ground truth count segments of at most one MTU,
-// into which super-packets are resolved.
+// into which super-packets are resolved. A link in the kernel has the figures down to Delivered, and neither lateness nor
+// ground truth.
 type Stats struct {
 	Packets  uint64 // as the sender's device gave them; a super-packet is one
 	Segments uint64
 	Bytes    uint64 // IP bytes of the segments, headers included, lost ones too: what a network card would have counted
 
-	Lost        uint64 // segments, by the loss probability
+	Lost        uint64 // segments, by Options.Loss
 	QueueDrops  uint64 // segments that found the queue full
 	DownDrops   uint64 // segments lost because the link was down
-	WriteErrors uint64 // packets that the receiving device did not take
+	WriteErrors uint64 // packets that the receiving device did not take; in-process
 
 	Delivered uint64        // packets, after splitting
 	LateSum   time.Duration // by how much deliveries missed their time, summed

@@ -13,9 +13,9 @@ import (
 // super-packet and where its unfinished checksum goes.
 const vnetHeader = 10
 
-// openTUN makes a TUN device in the calling thread's network namespace. Super-packets of up to 64 KiB and unfinished
-// checksums pass as they are, which is what lets a user-space link carry a gigabit.
-func openTUN(name string) (*os.File, error) {
+// openTUN makes a TUN device in the calling thread's network namespace. Unfinished checksums, and with super super-packets
+// of up to 64 KiB, pass as they are, which is what lets a user-space link carry a gigabit.
+func openTUN(name string, super bool) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening /dev/net/tun: %w", err)
@@ -29,7 +29,11 @@ func openTUN(name string) (*os.File, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("making TUN device %s: %w", name, err)
 	}
-	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6); err != nil {
+	offloads := unix.TUN_F_CSUM
+	if super {
+		offloads |= unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("offloads of TUN device %s: %w", name, err)
 	}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+func TestReadTrace(t *testing.T) {
+	tr, err := ReadTrace(strings.NewReader("0\n0\n3\n10\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr.Length() != 10*time.Millisecond || tr.Rate() != 4*1500*8/0.010 {
+		t.Errorf("%v at %g bit/s", tr.Length(), tr.Rate())
+	}
+	if _, err := ReadTrace(strings.NewReader("7")); err != nil {
+		t.Errorf("one line without an end: %v", err)
+	}
+}
+
+func TestReadBadTrace(t *testing.T) {
+	broken := errors.New("broken")
+	for in, want := range map[string]string{
+		"":                                     "line 0: it ends at 0 ms",
+		"0\n0\n":                               "line 2: it ends at 0 ms",
+		"1\n\n2\n":                             `line 2: "" is not a number`,
+		"1\n# two\n":                           `line 2: "# two" is not a number`,
+		"1\n-2\n":                              `line 2: "-2" is not a number`,
+		"1\n+2\n":                              `line 2: "+2" is not a number`,
+		"1\n1.5\n":                             `line 2: "1.5" is not a number`,
+		"1 \n":                                 `line 1: "1 " is not a number`,
+		"5\n4\n":                               "line 2: 4 ms lies before the line above, 5",
+		"86400001\n":                           "line 1: 86400001 ms is beyond 24h",
+		"99999999999\n":                        `line 1: "99999999999" is not a number`,
+		"1\n" + strings.Repeat("1", 1<<20):     "line 2: longer than 16 bytes",
+		strings.Repeat("1\n", maxTraceLines+1): "more than 1048576 lines",
+	} {
+		_, err := ReadTrace(strings.NewReader(in))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, want %q", in, err, want)
+		}
+	}
+	_, err := ReadTrace(io.MultiReader(strings.NewReader("1\n"), iotest.ErrReader(broken)))
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a reader that fails: %v", err)
+	}
+}
