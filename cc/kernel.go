@@ -46,7 +46,7 @@ func (a Algorithm) spec(flag uint32) (*ebpf.CollectionSpec, error) {
 		return nil, fmt.Errorf("the object of %s has no congestion control of that name", a.Name)
 	}
 	m.Flags = m.Flags&^linkFlag | flag
-	if err := setTick(spec); err != nil {
+	if err := errors.Join(setTick(spec), setLayout(a, spec)); err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", a.Name, err)
 	}
 	has, err := callbacks()

@@ -5,33 +5,33 @@ package cc
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
 
 // Values reads an algorithm's own state of a flow as the object describes it: by name with the unit, scaled to it. It is nil
-// for algorithms that are not trunkline's, and for what is too short. A flow that outlived another version of trunkline may
-// have a state of another shape; its values then mean nothing.
+// for algorithms that are not trunkline's, and for a state that is laid out otherwise: that of a flow which began under
+// another version of trunkline, and of a socket that is not connected yet.
 func Values(name string, state []byte) (map[string]float64, error) {
 	a, ok := Lookup(name)
 	if !ok {
 		return nil, nil
 	}
-	fields, err := fieldsOf(a)
-	if err != nil {
+	d, err := describe(a)
+	if err != nil || len(state) < signAt+4 || binary.LittleEndian.Uint32(state[signAt:]) != d.layout {
 		return nil, err
 	}
 	values := map[string]float64{}
-	for _, f := range fields {
+	for _, f := range d.shown {
 		raw := make([]byte, 8)
-		if f.offset+f.size > len(state) {
-			return nil, nil
-		}
 		copy(raw, state[f.offset:f.offset+f.size])
 		if v := binary.LittleEndian.Uint64(raw); v != none {
 			values[f.name] = float64(v) * f.factor
@@ -43,6 +43,15 @@ func Values(name string, state []byte) (map[string]float64, error) {
 // none is what stands for a round-trip time while there is none; it is left out.
 const none = 0x7fffffff
 
+// signAt is where a state says how it is laid out (TL_SIGN in algorithm/cc.h).
+const signAt = 100
+
+// description is what is known of an algorithm's state.
+type description struct {
+	layout uint32  // made from the names and places of all its fields; 0: it has no state
+	shown  []field // in the order of the algorithm's line in the catalogue
+}
+
 // field is a number in an algorithm's state.
 type field struct {
 	name         string // with the unit
@@ -51,21 +60,43 @@ type field struct {
 }
 
 var (
-	fieldsMu    sync.Mutex // guards fieldsCache
-	fieldsCache = map[string][]field{}
+	describedMu sync.Mutex // guards described
+	described   = map[string]description{}
 )
 
-// fieldsOf returns the fields that an algorithm shows, in the order of its line in the catalogue.
-func fieldsOf(a Algorithm) ([]field, error) {
-	fieldsMu.Lock()
-	defer fieldsMu.Unlock()
-	if f, ok := fieldsCache[a.Name]; ok || a.shows == "" {
-		return f, nil
+// describe reads what an algorithm's object says of its state.
+func describe(a Algorithm) (description, error) {
+	describedMu.Lock()
+	defer describedMu.Unlock()
+	if d, ok := described[a.Name]; ok || a.shows == "" {
+		return d, nil
 	}
 	spec, err := a.load()
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", a.Name, err)
+		return description{}, fmt.Errorf("reading %s: %w", a.Name, err)
 	}
+	found, err := fieldsOf(a, spec)
+	if err != nil {
+		return description{}, err
+	}
+	tick, err := tickMicroseconds()
+	if err != nil {
+		return description{}, err
+	}
+	d := description{layout: layoutOf(found)}
+	for _, shown := range strings.Fields(a.shows) {
+		f, ok := found[shown]
+		if !ok {
+			return description{}, fmt.Errorf("the state of %s has no %s", a.Name, shown)
+		}
+		d.shown = append(d.shown, scaled(f, float64(tick)))
+	}
+	described[a.Name] = d
+	return d, nil
+}
+
+// fieldsOf returns the numbers of an algorithm's state by name.
+func fieldsOf(a Algorithm, spec *ebpf.CollectionSpec) (map[string]field, error) {
 	var state *btf.Struct
 	if err := spec.Types.TypeByName(a.Name, &state); err != nil {
 		return nil, fmt.Errorf("looking for the state of %s: %w", a.Name, err)
@@ -74,20 +105,29 @@ func fieldsOf(a Algorithm) ([]field, error) {
 	if err := collect(state, 0, found); err != nil {
 		return nil, fmt.Errorf("the state of %s: %w", a.Name, err)
 	}
-	tick, err := tickMicroseconds()
+	return found, nil
+}
+
+// layoutOf makes a number that is another one if a field has another name, place or size. It is never 0.
+func layoutOf(fields map[string]field) uint32 {
+	h := fnv.New32a()
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		fmt.Fprintf(h, "%s %d %d\n", name, fields[name].offset, fields[name].size)
+	}
+	return max(h.Sum32(), 1)
+}
+
+// setLayout has an algorithm write into each flow's state how that is laid out.
+func setLayout(a Algorithm, spec *ebpf.CollectionSpec) error {
+	v := spec.Variables["tl_layout"]
+	if v == nil { // it has no state
+		return nil
+	}
+	found, err := fieldsOf(a, spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var fields []field
-	for _, shown := range strings.Fields(a.shows) {
-		f, ok := found[shown]
-		if !ok {
-			return nil, fmt.Errorf("the state of %s has no %s", a.Name, shown)
-		}
-		fields = append(fields, scaled(f, float64(tick)))
-	}
-	fieldsCache[a.Name] = fields
-	return fields, nil
+	return v.Set(layoutOf(found))
 }
 
 // collect gathers the numbers of a state and of the parts within it.

@@ -3,6 +3,7 @@
 package cc
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 
@@ -12,9 +13,35 @@ import (
 // Every value that the catalogue promises is in the algorithm's state, under a name with its unit.
 func TestShown(t *testing.T) {
 	for _, a := range catalogue {
-		fields, err := fieldsOf(a)
-		if err != nil || (len(fields) == 0) != (a.Name == "tl_reno") {
-			t.Errorf("%s shows %v: %v", a.Name, fields, err)
+		d, err := describe(a)
+		if err != nil || (len(d.shown) == 0) != (a.Name == "tl_reno") || (d.layout == 0) != (a.Name == "tl_reno") {
+			t.Errorf("%s shows %+v: %v", a.Name, d, err)
+		}
+	}
+}
+
+// A state that says it is laid out otherwise is not read, nor one that says nothing.
+func TestOtherLayout(t *testing.T) {
+	state := make([]byte, 104)
+	for _, a := range catalogue[1:] {
+		d, err := describe(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, layout := range []uint32{0, d.layout, d.layout + 1} {
+			binary.LittleEndian.PutUint32(state[signAt:], layout)
+			values, err := Values(a.Name, state)
+			if err != nil || (values != nil) != (layout == d.layout) {
+				t.Errorf("%s, laid out as %#x where %#x is known: %v, %v", a.Name, layout, d.layout, values, err)
+			}
+		}
+	}
+	base := map[string]field{"a": {"a", 0, 4, 1}, "b": {"b", 4, 4, 1}}
+	for _, other := range []map[string]field{
+		{"a": {"a", 4, 4, 1}, "b": {"b", 0, 4, 1}}, {"a": {"a", 0, 4, 1}, "c": {"c", 4, 4, 1}}, {"a": {"a", 0, 4, 1}, "b": {"b", 4, 8, 1}},
+	} {
+		if layoutOf(base) == layoutOf(other) {
+			t.Errorf("%v counts as laid out as %v", other, base)
 		}
 	}
 }

@@ -45,6 +45,7 @@ SEC("struct_ops")
 void BPF_PROG(tl_bic_init, struct sock *sk)
 {
 	reset(TL_STATE(struct tl_bic, sk));
+	TL_SIGN(sk);
 }
 
 static __always_inline void update(struct tcp_sock *tp, struct tl_bic *ca)
@@ -72,13 +73,9 @@ void BPF_PROG(tl_bic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct tl_bic *ca = TL_STATE(struct tl_bic, sk);
 	struct tcp_sock *tp = tl_tcp(sk);
 
-	if (!tl_is_cwnd_limited(tp))
+	acked = tl_beyond_slow_start(tp, acked);
+	if (!acked)
 		return;
-	if (tl_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	update(tp, ca);
 	tcp_cong_avoid_ai(tp, ca->count, acked);
 }
@@ -90,11 +87,7 @@ __u32 BPF_PROG(tl_bic_ssthresh, struct sock *sk)
 	__u32 cwnd = tl_tcp(sk)->snd_cwnd;
 
 	ca->searching = 0;
-	/* Fast convergence: who loses below the last maximum makes room for others. */
-	if (cwnd < ca->max_cwnd)
-		ca->max_cwnd = tl_mul_div(cwnd, BETA_OF + BETA, 2 * BETA_OF);
-	else
-		ca->max_cwnd = cwnd;
+	ca->max_cwnd = tl_converge(cwnd, ca->max_cwnd, BETA, BETA_OF);
 	if (cwnd <= TL_BIC_LOW_WINDOW)
 		return tl_decrease(cwnd, 1, 2);
 	return tl_decrease(cwnd, BETA, BETA_OF);
@@ -117,11 +110,7 @@ void BPF_PROG(tl_bic_pkts_acked, struct sock *sk, const struct ack_sample *sampl
 		ca->ratio_x16 += sample->pkts_acked - (ca->ratio_x16 >> 4);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_bic_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_bic)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_bic = {

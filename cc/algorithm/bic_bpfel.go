@@ -23,6 +23,7 @@ const (
 	BicProgTlBicSetState  = "tl_bic_set_state"
 	BicProgTlBicSsthresh  = "tl_bic_ssthresh"
 	BicProgTlBicUndoCwnd  = "tl_bic_undo_cwnd"
+	BicVarTlLayout        = "tl_layout"
 )
 
 // LoadBic returns the embedded CollectionSpec for Bic.
@@ -86,6 +87,7 @@ type BicMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BicVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // BicObjects contains all objects after they have been loaded into the kernel.
@@ -121,6 +123,7 @@ func (m *BicMaps) Close() error {
 //
 // It can be passed to LoadBicObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BicVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // BicPrograms contains all programs after they have been loaded into the kernel.

@@ -8,9 +8,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-#include "math.h"
+#include "formulas.h"
 
-#define TL_MIN_CWND 2 /* packets: the least that any algorithm leaves after a loss */
 #define TL_INFINITE_SSTHRESH 0x7fffffff
 #define TL_USEC_PER_MSEC 1000
 #define TL_USEC_PER_SEC 1000000
@@ -24,16 +23,25 @@ static __always_inline struct tcp_sock *tl_tcp(struct sock *sk)
 	return (struct tcp_sock *)sk;
 }
 
-/* The algorithm's own state: at most 104 bytes, zeroed by nobody but the algorithm. */
+/* The algorithm's own state: at most 100 bytes, zeroed by nobody but the algorithm. */
+#define TL_STATE_BYTES 100
 #define TL_STATE(type, sk)                                                                                             \
 	({                                                                                                             \
-		_Static_assert(sizeof(type) <= sizeof(((struct inet_connection_sock *)0)->icsk_ca_priv),               \
-			       "the state does not fit a socket");                                                     \
+		_Static_assert(sizeof(type) <= TL_STATE_BYTES, "the state does not fit a socket");                     \
 		(type *)((struct inet_connection_sock *)(sk))->icsk_ca_priv;                                           \
 	})
 
-/* Has the state's fields described in the object, by which `trunkline flows` shows them. Nobody uses the variable. */
-#define TL_SHOW(type) const type tl_state SEC("tl_shown") __attribute__((used)) = {}
+/*
+ * Has the state's fields described in the object, by which `trunkline flows` shows them. Nobody uses the variable. A flow
+ * keeps the algorithm it began with when another version comes, so what describes the fields is kept with the state: a
+ * number made from their names and places by whoever loads the algorithm.
+ */
+#define TL_SHOW(type)                                                                                                  \
+	const type tl_state SEC("tl_shown") __attribute__((used)) = {};                                                \
+	const volatile __u32 tl_layout = 0
+
+/* To be called by init. */
+#define TL_SIGN(sk) (((__u32 *)((struct inet_connection_sock *)(sk))->icsk_ca_priv)[TL_STATE_BYTES / 4] = tl_layout)
 
 static __always_inline __u8 tl_ca_state(struct sock *sk)
 {
@@ -53,12 +61,6 @@ static __always_inline bool tl_is_cwnd_limited(const struct tcp_sock *tp)
 	return tl_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
-/* What is left after a loss of 1 - keep/of of the window. */
-static __always_inline __u32 tl_decrease(__u32 cwnd, __u32 keep, __u32 of)
-{
-	return tl_max((__u32)((__u64)cwnd * keep / of), TL_MIN_CWND);
-}
-
 /* After a reduction that was no loss at all: the window before it. */
 static __always_inline __u32 tl_undo_cwnd(struct sock *sk)
 {
@@ -75,5 +77,36 @@ static __always_inline void tl_reno_avoid(struct tcp_sock *tp, __u32 acked)
 	}
 	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 }
+
+/* What slow start leaves of the acknowledged packets for growth beyond it; 0 also where the window must not grow. */
+static __always_inline __u32 tl_beyond_slow_start(struct tcp_sock *tp, __u32 acked)
+{
+	if (!tl_is_cwnd_limited(tp))
+		return 0;
+	return tl_in_slow_start(tp) ? tcp_slow_start(tp, acked) : acked;
+}
+
+/* Callbacks that many have alike. */
+#define TL_UNDO(algorithm)                                                                                             \
+	SEC("struct_ops")                                                                                              \
+	__u32 BPF_PROG(algorithm##_undo_cwnd, struct sock *sk)                                                         \
+	{                                                                                                              \
+		return tl_undo_cwnd(sk);                                                                               \
+	}
+
+#define TL_HALVE(algorithm)                                                                                            \
+	SEC("struct_ops")                                                                                              \
+	__u32 BPF_PROG(algorithm##_ssthresh, struct sock *sk)                                                          \
+	{                                                                                                              \
+		return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);                                                        \
+	}
+
+#define TL_GROW_AS_RENO(algorithm)                                                                                     \
+	SEC("struct_ops")                                                                                              \
+	void BPF_PROG(algorithm##_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                                 \
+	{                                                                                                              \
+		if (tl_is_cwnd_limited(tl_tcp(sk)))                                                                    \
+			tl_reno_avoid(tl_tcp(sk), acked);                                                              \
+	}
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -14,15 +14,10 @@
  */
 #include "tick.h"
 
-#define BETA 717
-#define BETA_OF 1024
 #define HYSTART_LOW_WINDOW 16	/* packets */
 #define HYSTART_TRAIN_GAP_US 2000
 #define HYSTART_SAMPLES 8	/* round-trip times of a round */
-#define HYSTART_DELAY_MIN_US 4000
-#define HYSTART_DELAY_MAX_US 16000
 #define SAME_WINDOW_US 31250	/* the curve is asked again after this long at the latest */
-#define SUPER_PACKET_BYTES 65536ULL
 #define PACING_NONE 0
 
 struct tl_cubic {
@@ -76,6 +71,7 @@ void BPF_PROG(tl_cubic_init, struct sock *sk)
 
 	reset(ca);
 	new_round(tl_tcp(sk), ca);
+	TL_SIGN(sk);
 }
 
 /* After idle time the curve goes on where it was: what was not sent shows nothing of the path. */
@@ -121,21 +117,16 @@ static __always_inline void begin(struct tl_cubic *ca, __u32 cwnd, __u32 acked, 
 static __always_inline __u32 pace(struct tl_cubic *ca, __u32 cwnd, __u64 now_us)
 {
 	__u64 t = (now_us - ca->epoch_us + ca->rtt_min_us) * 1024 / TL_USEC_PER_SEC;
-	__u32 target, count;
+	__u32 count = tl_cubic_count(cwnd, tl_cubic_target(ca->origin_cwnd, ca->k_1024ths, t));
 
-	if (t < ca->k_1024ths)
-		target = ca->origin_cwnd - tl_min(tl_cubic_delta(ca->k_1024ths - t), ca->origin_cwnd);
-	else
-		target = ca->origin_cwnd + tl_cubic_delta(t - ca->k_1024ths);
-	count = target > cwnd ? cwnd / (target - cwnd) : 100 * cwnd;
 	/* Before the first loss there is no curve to speak of: at least 5 % per round trip. */
 	return ca->max_cwnd ? count : tl_min(count, 20U);
 }
 
-/* Never below what Reno would have with the same losses: alpha = 3 (1 - beta) / (1 + beta) per round trip (RFC 9438, 4.3). */
+/* Never below what Reno would have with the same losses. */
 static __always_inline __u32 friendly(struct tl_cubic *ca, __u32 cwnd, __u32 count)
 {
-	__u32 per = cwnd * (8 * (BETA_OF + BETA) / 3 / (BETA_OF - BETA)) >> 3, grown;
+	__u32 per = tl_cubic_reno_count(cwnd), grown;
 
 	if (per && ca->acked > per) {
 		grown = (ca->acked - 1) / per;
@@ -169,13 +160,9 @@ void BPF_PROG(tl_cubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct tl_cubic *ca = TL_STATE(struct tl_cubic, sk);
 	struct tcp_sock *tp = tl_tcp(sk);
 
-	if (!tl_is_cwnd_limited(tp))
+	acked = tl_beyond_slow_start(tp, acked);
+	if (!acked)
 		return;
-	if (tl_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	update(tp, ca, acked);
 	tcp_cong_avoid_ai(tp, ca->count, acked);
 }
@@ -187,12 +174,8 @@ __u32 BPF_PROG(tl_cubic_ssthresh, struct sock *sk)
 	__u32 cwnd = tl_tcp(sk)->snd_cwnd;
 
 	ca->epoch_us = 0;
-	/* Fast convergence: who loses below the last maximum makes room for others. */
-	if (cwnd < ca->max_cwnd)
-		ca->max_cwnd = tl_mul_div(cwnd, BETA_OF + BETA, 2 * BETA_OF);
-	else
-		ca->max_cwnd = cwnd;
-	return tl_decrease(cwnd, BETA, BETA_OF);
+	ca->max_cwnd = tl_converge(cwnd, ca->max_cwnd, TL_CUBIC_BETA, TL_CUBIC_BETA_OF);
+	return tl_decrease(cwnd, TL_CUBIC_BETA, TL_CUBIC_BETA_OF);
 }
 
 SEC("struct_ops")
@@ -206,18 +189,10 @@ void BPF_PROG(tl_cubic_set_state, struct sock *sk, __u8 state)
 	new_round(tl_tcp(sk), ca);
 }
 
-/* How long the super-packets of a paced sender may lie apart. */
-static __always_inline __u32 super_packet_us(struct sock *sk)
-{
-	__u64 rate_Bps = sk->sk_pacing_rate;
-
-	return rate_Bps ? tl_min(4 * SUPER_PACKET_BYTES * TL_USEC_PER_SEC / rate_Bps, (__u64)TL_USEC_PER_MSEC) : 0;
-}
-
 static __always_inline void hystart(struct sock *sk, struct tl_cubic *ca, __u32 rtt_us)
 {
 	struct tcp_sock *tp = tl_tcp(sk);
-	__u32 now_us = (__u32)tp->tcp_mstamp, train_us, above_us;
+	__u32 now_us = (__u32)tp->tcp_mstamp, train_us;
 
 	/* Rounds are followed from the first on: one that began in mid-flight would make every train too long. */
 	if (tl_after(tp->snd_una, ca->round_end))
@@ -226,19 +201,15 @@ static __always_inline void hystart(struct sock *sk, struct tl_cubic *ca, __u32 
 		return;
 	if (now_us - ca->train_us <= HYSTART_TRAIN_GAP_US) {
 		ca->train_us = now_us;
-		train_us = ca->rtt_min_us + super_packet_us(sk);
-		if (sk->sk_pacing_status == PACING_NONE)
-			train_us /= 2;
+		train_us = tl_hystart_train_us(ca->rtt_min_us, sk->sk_pacing_rate, sk->sk_pacing_status != PACING_NONE);
 		if (now_us - ca->round_us > train_us)
 			ca->found = 1;
 	}
 	ca->round_rtt_us = tl_min(ca->round_rtt_us, rtt_us);
 	if (ca->samples < HYSTART_SAMPLES) {
 		ca->samples++;
-	} else {
-		above_us = tl_max(ca->rtt_min_us / 8, HYSTART_DELAY_MIN_US);
-		if (ca->round_rtt_us > ca->rtt_min_us + tl_min(above_us, HYSTART_DELAY_MAX_US))
-			ca->found = 1;
+	} else if (ca->round_rtt_us > ca->rtt_min_us + tl_hystart_delay_us(ca->rtt_min_us)) {
+		ca->found = 1;
 	}
 	if (ca->found)
 		tp->snd_ssthresh = tp->snd_cwnd;
@@ -263,11 +234,7 @@ void BPF_PROG(tl_cubic_pkts_acked, struct sock *sk, const struct ack_sample *sam
 		hystart(sk, ca, rtt_us);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_cubic_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_cubic)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_cubic = {

@@ -25,6 +25,7 @@ const (
 	CubicProgTlCubicSsthresh  = "tl_cubic_ssthresh"
 	CubicProgTlCubicTxStart   = "tl_cubic_tx_start"
 	CubicProgTlCubicUndoCwnd  = "tl_cubic_undo_cwnd"
+	CubicVarTlLayout          = "tl_layout"
 	CubicVarTlTickUs          = "tl_tick_us"
 )
 
@@ -91,6 +92,7 @@ type CubicMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CubicVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 	TlTickUs *ebpf.VariableSpec `ebpf:"tl_tick_us"`
 }
 
@@ -127,6 +129,7 @@ func (m *CubicMaps) Close() error {
 //
 // It can be passed to LoadCubicObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CubicVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 	TlTickUs *ebpf.Variable `ebpf:"tl_tick_us"`
 }
 

@@ -20,23 +20,7 @@ SEC("struct_ops")
 void BPF_PROG(tl_highspeed_init, struct sock *sk)
 {
 	TL_STATE(struct tl_highspeed, sk)->row = 0;
-}
-
-/* The first row that has room for the window. It stays for the loss, as it was when the window last grew. */
-static __always_inline __u32 find_row(__u32 cwnd)
-{
-	__u32 low = 0, high = TL_HIGHSPEED_ROWS - 1, mid;
-
-	for (int i = 0; i < 7 && low < high; i++) { /* 2^7 rows */
-		mid = (low + high) / 2;
-		if (mid >= TL_HIGHSPEED_ROWS)
-			break; /* never: for the verifier */
-		if (tl_highspeed_table[mid].cwnd >= cwnd)
-			high = mid;
-		else
-			low = mid + 1;
-	}
-	return low;
+	TL_SIGN(sk);
 }
 
 SEC("struct_ops")
@@ -52,7 +36,8 @@ void BPF_PROG(tl_highspeed_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		tcp_slow_start(tp, acked);
 		return;
 	}
-	ca->row = find_row(cwnd);
+	/* It stays for the loss, as it was when the window last grew. */
+	ca->row = tl_highspeed_row(cwnd);
 	if (cwnd >= tp->snd_cwnd_clamp)
 		return;
 	tp->snd_cwnd_cnt += ca->row + 1;
@@ -65,18 +50,10 @@ void BPF_PROG(tl_highspeed_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 SEC("struct_ops")
 __u32 BPF_PROG(tl_highspeed_ssthresh, struct sock *sk)
 {
-	__u32 cwnd = tl_tcp(sk)->snd_cwnd, row = TL_STATE(struct tl_highspeed, sk)->row;
-
-	if (row >= TL_HIGHSPEED_ROWS)
-		row = TL_HIGHSPEED_ROWS - 1; /* never: for the verifier */
-	return tl_max(cwnd - (__u32)((__u64)cwnd * tl_highspeed_table[row].less_x256 >> 8), TL_MIN_CWND);
+	return tl_highspeed_left(tl_tcp(sk)->snd_cwnd, TL_STATE(struct tl_highspeed, sk)->row);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_highspeed_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_highspeed)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_highspeed = {

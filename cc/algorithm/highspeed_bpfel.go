@@ -21,6 +21,7 @@ const (
 	HighspeedProgTlHighspeedInit      = "tl_highspeed_init"
 	HighspeedProgTlHighspeedSsthresh  = "tl_highspeed_ssthresh"
 	HighspeedProgTlHighspeedUndoCwnd  = "tl_highspeed_undo_cwnd"
+	HighspeedVarTlLayout              = "tl_layout"
 )
 
 // LoadHighspeed returns the embedded CollectionSpec for Highspeed.
@@ -82,6 +83,7 @@ type HighspeedMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HighspeedVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // HighspeedObjects contains all objects after they have been loaded into the kernel.
@@ -117,6 +119,7 @@ func (m *HighspeedMaps) Close() error {
 //
 // It can be passed to LoadHighspeedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HighspeedVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // HighspeedPrograms contains all programs after they have been loaded into the kernel.

@@ -4,7 +4,7 @@
  * b(w) = 0.5 - 0.4 log(w / 38) / log(83000 / 38), here in 256ths and rounded down. A test computes them anew.
  */
 #pragma once
-#include <linux/types.h>
+#include "math.h"
 
 #define TL_HIGHSPEED_ROWS 73
 
@@ -28,3 +28,28 @@ static const struct tl_highspeed_row {
 	{64851, 28}, {68113, 28}, {71617, 27}, {75401, 26}, {79517, 26},
 	{84035, 25}, {89053, 24}, {94717, 23},
 };
+
+/* The first row that has room for the window. */
+TL_INLINE __u32 tl_highspeed_row(__u32 cwnd)
+{
+	__u32 low = 0, high = TL_HIGHSPEED_ROWS - 1, mid;
+
+	for (int i = 0; i < 7 && low < high; i++) { /* 2^7 rows */
+		mid = (low + high) / 2;
+		if (mid >= TL_HIGHSPEED_ROWS)
+			break; /* never: for the verifier */
+		if (tl_highspeed_table[mid].cwnd >= cwnd)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low;
+}
+
+/* What a loss leaves: 1 - b(w) of the window. */
+TL_INLINE __u32 tl_highspeed_left(__u32 cwnd, __u32 row)
+{
+	if (row >= TL_HIGHSPEED_ROWS)
+		row = TL_HIGHSPEED_ROWS - 1; /* never: for the verifier */
+	return tl_decrease_by(cwnd, tl_highspeed_table[row].less_x256, 256);
+}

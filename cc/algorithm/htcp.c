@@ -14,9 +14,6 @@
  */
 #include "tick.h"
 
-#define ALPHA_ONE_X128 128
-#define BETA_MIN_X128 64  /* 0.5 */
-#define BETA_MAX_X128 102 /* 0.8 */
 #define SHORT_RTT_US 10000
 #define RTT_STEP_US 20000 /* the largest round-trip time grows by at most this at once */
 
@@ -41,11 +38,6 @@ struct tl_htcp {
 
 TL_SHOW(struct tl_htcp);
 
-static __always_inline __u32 now_tick(void)
-{
-	return (__u32)bpf_jiffies64();
-}
-
 static __always_inline __u32 per_second(void)
 {
 	return TL_USEC_PER_SEC / tl_tick_us;
@@ -57,10 +49,11 @@ void BPF_PROG(tl_htcp_init, struct sock *sk)
 	struct tl_htcp *ca = TL_STATE(struct tl_htcp, sk);
 
 	__builtin_memset(ca, 0, sizeof(*ca));
-	ca->alpha_x128 = ALPHA_ONE_X128;
-	ca->beta_x128 = BETA_MIN_X128;
+	ca->alpha_x128 = TL_HTCP_ALPHA_ONE_X128;
+	ca->beta_x128 = TL_HTCP_BETA_MIN_X128;
 	ca->acked = 1;
-	ca->loss_tick = now_tick();
+	ca->loss_tick = tl_now_tick();
+	TL_SIGN(sk);
 }
 
 static __always_inline void sample_rtt(struct sock *sk, struct tl_htcp *ca, __u32 ticks)
@@ -94,7 +87,7 @@ SEC("struct_ops")
 void BPF_PROG(tl_htcp_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct tl_htcp *ca = TL_STATE(struct tl_htcp, sk);
-	__u32 now = now_tick(), window;
+	__u32 now = tl_now_tick(), window;
 	__u8 state = tl_ca_state(sk);
 
 	if (state == TCP_CA_Open)
@@ -117,35 +110,21 @@ static __always_inline void set_beta(struct tl_htcp *ca)
 	__u32 max = ca->max_pps, old = ca->old_max_pps, beta;
 
 	ca->old_max_pps = max;
-	if (5ULL * max < 4ULL * old || 5ULL * max > 6ULL * old) {
-		ca->beta_x128 = BETA_MIN_X128;
+	if (!tl_htcp_is_steady(max, old)) {
+		ca->beta_x128 = TL_HTCP_BETA_MIN_X128;
 		ca->steady = 0;
 		return;
 	}
-	beta = BETA_MIN_X128;
-	if (ca->steady && ca->rtt_min_ticks > tl_ticks(SHORT_RTT_US) && ca->rtt_max_ticks) {
-		beta = tl_max((ca->rtt_min_ticks << 7) / ca->rtt_max_ticks, BETA_MIN_X128);
-		beta = tl_min(beta, BETA_MAX_X128);
-	}
+	beta = TL_HTCP_BETA_MIN_X128;
+	if (ca->steady && ca->rtt_min_ticks > tl_ticks(SHORT_RTT_US) && ca->rtt_max_ticks)
+		beta = tl_htcp_beta_x128(ca->rtt_min_ticks, ca->rtt_max_ticks);
 	ca->beta_x128 = beta;
 	ca->steady = 1;
 }
 
 static __always_inline void set_alpha(struct tl_htcp *ca)
 {
-	__u32 hz = per_second(), ticks = now_tick() - ca->loss_tick, factor = 1, scale_x8;
-
-	if (ticks > hz) {
-		ticks -= hz;
-		factor = 1 + (10 * ticks + (ticks / 2) * (ticks / 2) / hz) / hz;
-	}
-	if (ca->rtt_min_ticks) {
-		scale_x8 = (hz << 3) / (10 * ca->rtt_min_ticks);
-		scale_x8 = tl_max(scale_x8, 1U << 2);
-		scale_x8 = tl_min(scale_x8, 10U << 3);
-		factor = tl_max((factor << 3) / scale_x8, 1U);
-	}
-	ca->alpha_x128 = tl_max(2 * factor * (ALPHA_ONE_X128 - ca->beta_x128), 1U);
+	ca->alpha_x128 = tl_htcp_alpha_x128(tl_now_tick() - ca->loss_tick, per_second(), ca->rtt_min_ticks, ca->beta_x128);
 }
 
 SEC("struct_ops")
@@ -189,7 +168,7 @@ static __always_inline void note_loss(struct tl_htcp *ca)
 	ca->undo_loss_tick = ca->loss_tick;
 	ca->undo_rtt_max_ticks = ca->rtt_max_ticks;
 	ca->undo_old_max_pps = ca->old_max_pps;
-	ca->loss_tick = now_tick();
+	ca->loss_tick = tl_now_tick();
 }
 
 SEC("struct_ops")
@@ -199,7 +178,7 @@ void BPF_PROG(tl_htcp_set_state, struct sock *sk, __u8 state)
 
 	if (state == TCP_CA_Open) {
 		if (ca->undo_loss_tick) { /* it is repaired: time runs from here */
-			ca->loss_tick = now_tick();
+			ca->loss_tick = tl_now_tick();
 			ca->undo_loss_tick = 0;
 		}
 	} else if (state != TCP_CA_Disorder) {

@@ -23,6 +23,7 @@ const (
 	HtcpProgTlHtcpSetState  = "tl_htcp_set_state"
 	HtcpProgTlHtcpSsthresh  = "tl_htcp_ssthresh"
 	HtcpProgTlHtcpUndoCwnd  = "tl_htcp_undo_cwnd"
+	HtcpVarTlLayout         = "tl_layout"
 	HtcpVarTlTickUs         = "tl_tick_us"
 )
 
@@ -87,6 +88,7 @@ type HtcpMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HtcpVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 	TlTickUs *ebpf.VariableSpec `ebpf:"tl_tick_us"`
 }
 
@@ -123,6 +125,7 @@ func (m *HtcpMaps) Close() error {
 //
 // It can be passed to LoadHtcpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HtcpVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 	TlTickUs *ebpf.Variable `ebpf:"tl_tick_us"`
 }
 

@@ -14,9 +14,6 @@
  */
 #include "cc.h"
 
-#define RTT0_US 25000
-#define ONE_X8 8
-#define ONE_X128 128
 #define MAX_CWND 65535
 
 struct tl_hybla {
@@ -31,8 +28,8 @@ TL_SHOW(struct tl_hybla);
 
 static __always_inline void follow(const struct tcp_sock *tp, struct tl_hybla *ca)
 {
-	ca->rho_x8 = tl_max(tp->srtt_us / RTT0_US, ONE_X8);
-	ca->rho2_x128 = ca->rho_x8 * ca->rho_x8 << 1;
+	ca->rho_x8 = tl_hybla_rho_x8(tp->srtt_us);
+	ca->rho2_x128 = tl_hybla_rho2_x128(ca->rho_x8);
 }
 
 SEC("struct_ops")
@@ -46,6 +43,7 @@ void BPF_PROG(tl_hybla_init, struct sock *sk)
 	follow(tp, ca);
 	ca->rtt_min_us_x8 = tp->srtt_us;
 	tp->snd_cwnd = tl_max(ca->rho_x8 >> 3, 1U);
+	TL_SIGN(sk);
 }
 
 SEC("struct_ops")
@@ -54,39 +52,24 @@ void BPF_PROG(tl_hybla_set_state, struct sock *sk, __u8 state)
 	TL_STATE(struct tl_hybla, sk)->doing = state == TCP_CA_Open;
 }
 
-/* 2^(eighths / 8), times 128. */
-static __always_inline __u32 power_x128(__u32 eighths)
-{
-	switch (eighths & 7) {
-	case 0: return 128;
-	case 1: return 139;
-	case 2: return 152;
-	case 3: return 165;
-	case 4: return 181;
-	case 5: return 197;
-	case 6: return 215;
-	}
-	return 234;
-}
-
 static __always_inline void grow(struct tcp_sock *tp, struct tl_hybla *ca)
 {
 	__u32 cwnd = tp->snd_cwnd, ssthresh = tp->snd_ssthresh, more_x128, whole;
 	bool slow_start = cwnd < ssthresh;
 
 	if (slow_start) {
-		more_x128 = (1U << tl_min(ca->rho_x8 >> 3, 16U)) * power_x128(ca->rho_x8) - ONE_X128;
+		more_x128 = tl_hybla_slow_start_x128(ca->rho_x8);
 	} else {
-		more_x128 = cwnd ? ca->rho2_x128 / cwnd : 0;
-		if (more_x128 < ONE_X128)
+		more_x128 = tl_hybla_avoid_x128(ca->rho2_x128, cwnd);
+		if (more_x128 < TL_HYBLA_ONE_X128)
 			tp->snd_cwnd_cnt++;
 	}
-	ca->parts_x128 += more_x128 % ONE_X128;
-	whole = ca->parts_x128 / ONE_X128;
-	ca->parts_x128 %= ONE_X128;
+	ca->parts_x128 += more_x128 % TL_HYBLA_ONE_X128;
+	whole = ca->parts_x128 / TL_HYBLA_ONE_X128;
+	ca->parts_x128 %= TL_HYBLA_ONE_X128;
 	if (whole)
 		tp->snd_cwnd_cnt = 0;
-	cwnd += more_x128 / ONE_X128 + whole;
+	cwnd += more_x128 / TL_HYBLA_ONE_X128 + whole;
 	/* A window beyond rho^2 * 128 would never grow by so small parts: then as Reno. */
 	if (!more_x128 && tp->snd_cwnd_cnt >= cwnd) {
 		cwnd++;
@@ -116,17 +99,9 @@ void BPF_PROG(tl_hybla_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		tl_reno_avoid(tp, acked);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_hybla_ssthresh, struct sock *sk)
-{
-	return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);
-}
+TL_HALVE(tl_hybla)
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_hybla_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_hybla)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_hybla = {

@@ -22,6 +22,7 @@ const (
 	HyblaProgTlHyblaSetState  = "tl_hybla_set_state"
 	HyblaProgTlHyblaSsthresh  = "tl_hybla_ssthresh"
 	HyblaProgTlHyblaUndoCwnd  = "tl_hybla_undo_cwnd"
+	HyblaVarTlLayout          = "tl_layout"
 )
 
 // LoadHybla returns the embedded CollectionSpec for Hybla.
@@ -84,6 +85,7 @@ type HyblaMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HyblaVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // HyblaObjects contains all objects after they have been loaded into the kernel.
@@ -119,6 +121,7 @@ func (m *HyblaMaps) Close() error {
 //
 // It can be passed to LoadHyblaObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HyblaVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // HyblaPrograms contains all programs after they have been loaded into the kernel.

@@ -19,7 +19,6 @@
 #define ALPHA_RENO_X128 128
 #define BETA_RENO_X64 32
 #define RENO_WINDOW 15	/* packets */
-#define THETA 5		/* rounds */
 #define NO_RTT_US 0x7fffffff
 
 struct tl_illinois {
@@ -59,6 +58,7 @@ void BPF_PROG(tl_illinois_init, struct sock *sk)
 	ca->rtt_low = 0;
 	ca->rtt_above = 0;
 	new_round(tl_tcp(sk), ca);
+	TL_SIGN(sk);
 }
 
 SEC("struct_ops")
@@ -76,20 +76,6 @@ void BPF_PROG(tl_illinois_pkts_acked, struct sock *sk, const struct ack_sample *
 	ca->rtt_sum_us += rtt_us;
 }
 
-/* The queue must have been short for a while before alpha jumps: one short round may be chance. */
-static __always_inline __u32 alpha(struct tl_illinois *ca, __u32 da_us, __u32 dm_us)
-{
-	if (da_us > dm_us / 100) {
-		ca->rtt_above = 1;
-		return tl_illinois_alpha_x128(da_us, dm_us);
-	}
-	if (ca->rtt_above && ++ca->rtt_low < THETA)
-		return ca->alpha_x128;
-	ca->rtt_low = 0;
-	ca->rtt_above = 0;
-	return TL_ILLINOIS_ALPHA_MAX_X128;
-}
-
 static __always_inline void end_round(const struct tcp_sock *tp, struct tl_illinois *ca)
 {
 	__u32 dm_us;
@@ -100,7 +86,7 @@ static __always_inline void end_round(const struct tcp_sock *tp, struct tl_illin
 	} else if (ca->rtt_count) {
 		dm_us = ca->max_rtt_us - ca->base_rtt_us;
 		ca->queue_us = (__u32)(ca->rtt_sum_us / ca->rtt_count) - ca->base_rtt_us;
-		ca->alpha_x128 = alpha(ca, ca->queue_us, dm_us);
+		ca->alpha_x128 = tl_illinois_next_alpha_x128(ca->alpha_x128, ca->queue_us, dm_us, &ca->rtt_above, &ca->rtt_low);
 		ca->beta_x64 = tl_illinois_beta_x64(ca->queue_us, dm_us);
 	}
 	new_round(tp, ca);
@@ -147,17 +133,10 @@ void BPF_PROG(tl_illinois_set_state, struct sock *sk, __u8 state)
 SEC("struct_ops")
 __u32 BPF_PROG(tl_illinois_ssthresh, struct sock *sk)
 {
-	struct tl_illinois *ca = TL_STATE(struct tl_illinois, sk);
-	__u32 cwnd = tl_tcp(sk)->snd_cwnd;
-
-	return tl_max(cwnd - (__u32)((__u64)cwnd * ca->beta_x64 >> 6), TL_MIN_CWND);
+	return tl_decrease_by(tl_tcp(sk)->snd_cwnd, TL_STATE(struct tl_illinois, sk)->beta_x64, 64);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_illinois_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_illinois)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_illinois = {

@@ -23,6 +23,7 @@ const (
 	IllinoisProgTlIllinoisSetState  = "tl_illinois_set_state"
 	IllinoisProgTlIllinoisSsthresh  = "tl_illinois_ssthresh"
 	IllinoisProgTlIllinoisUndoCwnd  = "tl_illinois_undo_cwnd"
+	IllinoisVarTlLayout             = "tl_layout"
 )
 
 // LoadIllinois returns the embedded CollectionSpec for Illinois.
@@ -86,6 +87,7 @@ type IllinoisMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type IllinoisVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // IllinoisObjects contains all objects after they have been loaded into the kernel.
@@ -121,6 +123,7 @@ func (m *IllinoisMaps) Close() error {
 //
 // It can be passed to LoadIllinoisObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IllinoisVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // IllinoisPrograms contains all programs after they have been loaded into the kernel.

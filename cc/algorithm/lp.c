@@ -16,15 +16,10 @@
  */
 #include "cc.h"
 
-#define THRESHOLD_PERCENT 15
-#define PER_SECOND 1000 /* resolution of owd, and our own clock of timestamps */
 #define INFERENCE_RTTS 3
 
 struct tl_lp {
-	__u32 owd_ms_x8;		/* smoothed; 0: none yet */
-	__u32 owd_min_ms;
-	__u32 owd_max_ms;
-	__u32 owd_reserve_ms;	/* the next largest: one late packet is no measure */
+	struct tl_lp_delay delay;
 	__u32 remote_hz;	/* ticks per second of the peer's clock, smoothed; 0: not known yet */
 	__u32 remote_tsval;	/* of the ACK before */
 	__u32 local_tsecr;
@@ -43,7 +38,8 @@ void BPF_PROG(tl_lp_init, struct sock *sk)
 	struct tl_lp *ca = TL_STATE(struct tl_lp, sk);
 
 	__builtin_memset(ca, 0, sizeof(*ca));
-	ca->owd_min_ms = ~0U;
+	ca->delay.owd_min_ms = ~0U;
+	TL_SIGN(sk);
 }
 
 SEC("struct_ops")
@@ -60,22 +56,13 @@ static __always_inline bool usec_timestamps(const struct tcp_sock *tp)
 	return bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts);
 }
 
-/*
- * How fast the peer's clock goes: an average with the weight 1/64 for what is new. It is kept in whole ticks, so that what
- * is rounded off has it err to the low side: on the high side one_way would take a clock of 1001 ticks for one of none.
- */
 static __always_inline void estimate_hz(const struct tcp_sock *tp, struct tl_lp *ca)
 {
 	__u32 tsval = tp->rx_opt.rcv_tsval, tsecr = tp->rx_opt.rcv_tsecr;
-	__u32 remote = tsval - ca->remote_tsval, local = tsecr - ca->local_tsecr, hz;
+	__u32 remote = tsval - ca->remote_tsval, local = tsecr - ca->local_tsecr;
 
-	if (ca->remote_tsval && ca->local_tsecr && remote && local) {
-		hz = PER_SECOND * remote / local;
-		if (ca->remote_hz)
-			ca->remote_hz = (__u32)(((__u64)ca->remote_hz * 63 + hz) >> 6);
-		else
-			ca->remote_hz = hz;
-	}
+	if (ca->remote_tsval && ca->local_tsecr && remote && local)
+		ca->remote_hz = tl_lp_hz(ca->remote_hz, remote, local);
 	ca->remote_tsval = tsval;
 	ca->local_tsecr = tsecr;
 }
@@ -86,36 +73,23 @@ static __always_inline __u32 one_way(const struct tcp_sock *tp, struct tl_lp *ca
 	estimate_hz(tp, ca);
 	if (!ca->remote_hz)
 		return 0;
-	return tp->rx_opt.rcv_tsval * (PER_SECOND / ca->remote_hz) - tp->rx_opt.rcv_tsecr;
+	return tp->rx_opt.rcv_tsval * (TL_LP_PER_SECOND / ca->remote_hz) - tp->rx_opt.rcv_tsecr;
 }
 
 static __always_inline void sample(struct tcp_sock *tp, struct tl_lp *ca)
 {
-	__u32 owd = one_way(tp, ca);
+	__u32 owd_ms = one_way(tp, ca);
 
-	if (!owd)
-		return;
-	ca->owd_min_ms = tl_min(ca->owd_min_ms, owd);
-	if (owd > ca->owd_max_ms) {
-		if (owd > ca->owd_reserve_ms) {
-			ca->owd_max_ms = ca->owd_reserve_ms ? ca->owd_reserve_ms : owd;
-			ca->owd_reserve_ms = owd;
-		} else {
-			ca->owd_max_ms = owd;
-		}
-	}
-	ca->owd_ms_x8 = ca->owd_ms_x8 ? ca->owd_ms_x8 + owd - (ca->owd_ms_x8 >> 3) : owd << 3;
+	if (owd_ms)
+		tl_lp_sample(&ca->delay, owd_ms);
 }
 
-static __always_inline bool queued(struct tl_lp *ca)
+static __always_inline void show(struct tl_lp *ca)
 {
-	__u32 owd_ms = ca->owd_ms_x8 >> 3;
+	__u32 owd_ms = ca->delay.owd_ms_x8 >> 3;
 
-	if (!owd_ms)
-		return false;
-	ca->queue_ms = owd_ms > ca->owd_min_ms ? owd_ms - ca->owd_min_ms : 0;
-	ca->span_ms = ca->owd_max_ms - ca->owd_min_ms;
-	return owd_ms > ca->owd_min_ms + THRESHOLD_PERCENT * ca->span_ms / 100;
+	ca->queue_ms = owd_ms > ca->delay.owd_min_ms ? owd_ms - ca->delay.owd_min_ms : 0;
+	ca->span_ms = ca->delay.owd_max_ms > ca->delay.owd_min_ms ? ca->delay.owd_max_ms - ca->delay.owd_min_ms : 0;
 }
 
 SEC("struct_ops")
@@ -133,27 +107,17 @@ void BPF_PROG(tl_lp_pkts_acked, struct sock *sk, const struct ack_sample *acks)
 	if (rtt_ms > 0)
 		ca->inference_ms = INFERENCE_RTTS * rtt_ms;
 	ca->within_inference = ca->drop_ms && now_ms - ca->drop_ms < ca->inference_ms;
-	if (!queued(ca))
+	show(ca);
+	if (!tl_lp_is_queued(&ca->delay))
 		return;
-	/* The measures begin anew around where they are: they must follow the path. */
-	ca->owd_min_ms = ca->owd_ms_x8 >> 3;
-	ca->owd_max_ms = ca->owd_ms_x8 >> 2;
-	ca->owd_reserve_ms = ca->owd_ms_x8 >> 2;
+	tl_lp_begin_anew(&ca->delay);
 	tp->snd_cwnd = ca->within_inference ? 1U : tl_max(tp->snd_cwnd >> 1, 1U);
 	ca->drop_ms = now_ms;
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_lp_ssthresh, struct sock *sk)
-{
-	return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);
-}
+TL_HALVE(tl_lp)
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_lp_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_lp)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_lp = {

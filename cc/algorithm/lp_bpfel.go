@@ -22,6 +22,7 @@ const (
 	LpProgTlLpPktsAcked = "tl_lp_pkts_acked"
 	LpProgTlLpSsthresh  = "tl_lp_ssthresh"
 	LpProgTlLpUndoCwnd  = "tl_lp_undo_cwnd"
+	LpVarTlLayout       = "tl_layout"
 )
 
 // LoadLp returns the embedded CollectionSpec for Lp.
@@ -84,6 +85,7 @@ type LpMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LpVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // LpObjects contains all objects after they have been loaded into the kernel.
@@ -119,6 +121,7 @@ func (m *LpMaps) Close() error {
 //
 // It can be passed to LoadLpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LpVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // LpPrograms contains all programs after they have been loaded into the kernel.

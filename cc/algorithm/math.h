@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Arithmetic without floats. It knows nothing of the kernel, so that tests compile it for the host, too. */
+/* Arithmetic without floats. It knows nothing of the kernel, so that tests run it alone. */
 #pragma once
 #include <linux/types.h>
+
+#define TL_MIN_CWND 2 /* packets: the least that any algorithm leaves after a loss */
+
+#define TL_INLINE static inline __attribute__((always_inline))
 
 #define tl_min(a, b) ((a) < (b) ? (a) : (b))
 #define tl_max(a, b) ((a) > (b) ? (a) : (b))
@@ -33,79 +37,35 @@ static __attribute__((noinline)) __u32 tl_cbrt(__u64 x)
 	return (__u32)(root - (x / (root * root) < root));
 }
 
-/* CUBIC's curve, C = 0.4 packets/s^3, times in 1/1024 s (RFC 9438, 4.2). */
-#define TL_CUBIC_MAX_TIME (1 << 20) /* 1024 s: the curve is far beyond every window by then */
-
-/* Until the curve is back where it fell from by distance: K = cbrt(distance / C). */
-static inline __attribute__((always_inline)) __u32 tl_cubic_k(__u32 distance)
-{
-	return tl_cbrt((__u64)distance * 5 << 29); /* 1024^3 / 0.4 */
-}
-
-/* How far the curve is from its middle at a time from it: C * time^3. */
-static inline __attribute__((always_inline)) __u32 tl_cubic_delta(__u64 time)
-{
-	time = tl_min(time, TL_CUBIC_MAX_TIME);
-	return (__u32)(time * time * time / 5 >> 29);
-}
-
-/* Illinois: alpha from alpha_max at no queueing delay down to alpha_min at the largest, as k1 / (k2 + da). */
-#define TL_ILLINOIS_ALPHA_MIN_X128 38	/* 0.3 */
-#define TL_ILLINOIS_ALPHA_MAX_X128 1280 /* 10 */
-#define TL_ILLINOIS_BETA_MIN_X64 8	/* 1/8 */
-#define TL_ILLINOIS_BETA_MAX_X64 32	/* 1/2 */
-
-/* da and dm, the mean and the largest queueing delay, are beyond d1 = dm / 100. */
-static inline __attribute__((always_inline)) __u32 tl_illinois_alpha_x128(__u32 da_us, __u32 dm_us)
-{
-	__u32 d1_us = dm_us / 100;
-	__u64 da = da_us - d1_us, dm = dm_us - d1_us;
-
-	return (__u32)(dm * TL_ILLINOIS_ALPHA_MAX_X128 /
-		       (dm + da * (TL_ILLINOIS_ALPHA_MAX_X128 - TL_ILLINOIS_ALPHA_MIN_X128) / TL_ILLINOIS_ALPHA_MIN_X128));
-}
-
-/* beta from 1/8 up to d2 = dm / 10, in a straight line to 1/2 at d3 = 0.8 dm. */
-static inline __attribute__((always_inline)) __u32 tl_illinois_beta_x64(__u32 da_us, __u32 dm_us)
-{
-	__u64 d2 = dm_us / 10, d3 = (__u64)dm_us * 8 / 10;
-
-	if (da_us <= d2)
-		return TL_ILLINOIS_BETA_MIN_X64;
-	if (da_us >= d3)
-		return TL_ILLINOIS_BETA_MAX_X64;
-	return (__u32)(TL_ILLINOIS_BETA_MIN_X64 +
-		       (TL_ILLINOIS_BETA_MAX_X64 - TL_ILLINOIS_BETA_MIN_X64) * (da_us - d2) / (d3 - d2));
-}
-
 /* A low-pass filter with the weight 1/8 for what is new. */
-static inline __attribute__((always_inline)) __u32 tl_filter8(__u32 old, __u32 sample)
+TL_INLINE __u32 tl_filter8(__u32 old, __u32 sample)
 {
 	return (__u32)((7 * (__u64)old + sample) >> 3);
 }
 
-/* BIC: how many acknowledged packets make the window grow by one. max is where it fell from, 0: not known. */
-#define TL_BIC_MAX_INCREMENT 16 /* packets per round trip */
-#define TL_BIC_LOW_WINDOW 14	/* packets; below, as Reno */
-#define TL_BIC_SMOOTH 20	/* round trips close to max, per BIC_B */
-#define TL_BIC_B 4		/* the search halves to a quarter: 1/4 of the distance per round trip */
-
-static inline __attribute__((always_inline)) __u32 tl_bic_count(__u32 cwnd, __u32 max)
+/* A time as a number of ticks of the clock, as the kernel counts it: rounded up. */
+TL_INLINE __u32 tl_ticks_of(__u32 us, __u32 tick_us)
 {
-	__u32 step;
+	return (us + tick_us - 1) / tick_us;
+}
 
-	if (cwnd <= TL_BIC_LOW_WINDOW)
-		return cwnd;
-	if (cwnd < max) { /* towards it: binary search, with a largest and a smallest step */
-		step = (max - cwnd) / TL_BIC_B;
-		if (step > TL_BIC_MAX_INCREMENT)
-			return cwnd / TL_BIC_MAX_INCREMENT;
-		return step <= 1 ? cwnd * TL_BIC_SMOOTH / TL_BIC_B : cwnd / step;
-	}
-	/* beyond it: the search mirrored, slow at first, for the next maximum */
-	if (cwnd < max + TL_BIC_B)
-		return cwnd * TL_BIC_SMOOTH / TL_BIC_B;
-	if (cwnd < max + TL_BIC_MAX_INCREMENT * (TL_BIC_B - 1))
-		return cwnd * (TL_BIC_B - 1) / (cwnd - max);
-	return cwnd / TL_BIC_MAX_INCREMENT;
+/* What is left after a loss of 1 - keep/of of the window. */
+TL_INLINE __u32 tl_decrease(__u32 cwnd, __u32 keep, __u32 of)
+{
+	return tl_max((__u32)((__u64)cwnd * keep / of), TL_MIN_CWND);
+}
+
+/* The same where what is lost is rounded down, and not what is left. */
+TL_INLINE __u32 tl_decrease_by(__u32 cwnd, __u32 less, __u32 of)
+{
+	return tl_max(cwnd - (__u32)((__u64)cwnd * less / of), TL_MIN_CWND);
+}
+
+/*
+ * Fast convergence, of BIC and CUBIC: where the window is to return to after a loss at cwnd. Who loses below the last
+ * maximum makes room for others. A loss leaves keep/of.
+ */
+TL_INLINE __u32 tl_converge(__u32 cwnd, __u32 max_cwnd, __u32 keep, __u32 of)
+{
+	return cwnd < max_cwnd ? (__u32)tl_mul_div(cwnd, of + keep, 2 * of) : cwnd;
 }

@@ -11,26 +11,9 @@
  */
 #include "cc.h"
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_reno_ssthresh, struct sock *sk)
-{
-	return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);
-}
-
-SEC("struct_ops")
-void BPF_PROG(tl_reno_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
-{
-	struct tcp_sock *tp = tl_tcp(sk);
-
-	if (tl_is_cwnd_limited(tp))
-		tl_reno_avoid(tp, acked);
-}
-
-SEC("struct_ops")
-__u32 BPF_PROG(tl_reno_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_HALVE(tl_reno)
+TL_GROW_AS_RENO(tl_reno)
+TL_UNDO(tl_reno)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_reno = {

@@ -36,3 +36,26 @@ static __always_inline void tl_round_sample(struct tl_round *r, __s32 rtt_us)
 	r->rtt_us = tl_min(r->rtt_us, rtt);
 	r->samples++;
 }
+
+/* Callbacks of those that keep rounds in their state as `round`. */
+#define TL_SAMPLE_ROUNDS(algorithm)                                                                                    \
+	SEC("struct_ops")                                                                                              \
+	void BPF_PROG(algorithm##_pkts_acked, struct sock *sk, const struct ack_sample *sample)                        \
+	{                                                                                                              \
+		tl_round_sample(&TL_STATE(struct algorithm, sk)->round, sample->rtt_us);                               \
+	}
+
+/* After idle time the path may be another: it begins anew. */
+#define TL_AFTER_IDLE(algorithm, restart)                                                                              \
+	SEC("struct_ops")                                                                                              \
+	void BPF_PROG(algorithm##_cwnd_event, struct sock *sk, __u32 event)                                            \
+	{                                                                                                              \
+		if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)                                      \
+			restart(sk);                                                                                   \
+	}                                                                                                              \
+                                                                                                                       \
+	SEC("struct_ops")                                                                                              \
+	void BPF_PROG(algorithm##_tx_start, struct sock *sk)                                                           \
+	{                                                                                                              \
+		restart(sk);                                                                                           \
+	}

@@ -5,14 +5,18 @@
 
 const volatile __u32 tl_tick_us = 4000;
 
-/* A time as a number of ticks, as the kernel counts it: rounded up. */
 static __always_inline __u32 tl_ticks(__u32 us)
 {
-	return (us + tl_tick_us - 1) / tl_tick_us;
+	return tl_ticks_of(us, tl_tick_us);
+}
+
+static __always_inline __u32 tl_now_tick(void)
+{
+	return (__u32)bpf_jiffies64();
 }
 
 /* Since data was last sent; to be asked before any is. */
 static __always_inline __u64 tl_idle_us(const struct tcp_sock *tp)
 {
-	return (__u64)((__u32)bpf_jiffies64() - tp->lsndtime) * tl_tick_us;
+	return (__u64)(tl_now_tick() - tp->lsndtime) * tl_tick_us;
 }

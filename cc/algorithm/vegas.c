@@ -15,10 +15,6 @@
  */
 #include "round.h"
 
-#define ALPHA 2
-#define BETA 4
-#define GAMMA 1
-
 struct tl_vegas {
 	struct tl_round round;
 	__u32 queue_packets;	/* diff of the last round */
@@ -35,13 +31,10 @@ void BPF_PROG(tl_vegas_init, struct sock *sk)
 	tl_round_init(&ca->round, tl_tcp(sk));
 	ca->queue_packets = 0;
 	ca->doing = 1;
+	TL_SIGN(sk);
 }
 
-SEC("struct_ops")
-void BPF_PROG(tl_vegas_pkts_acked, struct sock *sk, const struct ack_sample *sample)
-{
-	tl_round_sample(&TL_STATE(struct tl_vegas, sk)->round, sample->rtt_us);
-}
+TL_SAMPLE_ROUNDS(tl_vegas)
 
 SEC("struct_ops")
 void BPF_PROG(tl_vegas_set_state, struct sock *sk, __u8 state)
@@ -53,7 +46,6 @@ void BPF_PROG(tl_vegas_set_state, struct sock *sk, __u8 state)
 		tl_round_begin(&ca->round, tl_tcp(sk));
 }
 
-/* After idle time the path may be another. */
 static __always_inline void restart(struct sock *sk)
 {
 	struct tl_vegas *ca = TL_STATE(struct tl_vegas, sk);
@@ -62,18 +54,7 @@ static __always_inline void restart(struct sock *sk)
 	ca->doing = 1;
 }
 
-SEC("struct_ops")
-void BPF_PROG(tl_vegas_cwnd_event, struct sock *sk, __u32 event)
-{
-	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
-		restart(sk);
-}
-
-SEC("struct_ops")
-void BPF_PROG(tl_vegas_tx_start, struct sock *sk)
-{
-	restart(sk);
-}
+TL_AFTER_IDLE(tl_vegas, restart)
 
 /* The window may fall below ssthresh by itself: that is no reason for slow start. */
 static __always_inline void lower_ssthresh(struct tcp_sock *tp)
@@ -84,21 +65,19 @@ static __always_inline void lower_ssthresh(struct tcp_sock *tp)
 static __always_inline void steer(struct tcp_sock *tp, struct tl_vegas *ca, __u32 acked)
 {
 	__u32 cwnd = tp->snd_cwnd, rtt_us = ca->round.rtt_us, base_us = ca->round.base_rtt_us;
-	__u32 target = (__u32)tl_mul_div(cwnd, base_us, rtt_us);
 
-	ca->queue_packets = (__u32)tl_mul_div(cwnd, rtt_us - base_us, base_us);
+	ca->queue_packets = tl_vegas_queue(cwnd, rtt_us, base_us);
 	if (tl_in_slow_start(tp)) {
-		if (ca->queue_packets > GAMMA) {
-			tp->snd_cwnd = tl_min(cwnd, target + 1);
+		if (ca->queue_packets > TL_VEGAS_GAMMA) {
+			tp->snd_cwnd = tl_vegas_exit(cwnd, rtt_us, base_us);
 			lower_ssthresh(tp);
 		} else {
 			tcp_slow_start(tp, acked);
 		}
-	} else if (ca->queue_packets > BETA) {
-		tp->snd_cwnd = cwnd - 1;
-		lower_ssthresh(tp);
-	} else if (ca->queue_packets < ALPHA) {
-		tp->snd_cwnd = cwnd + 1;
+	} else {
+		tp->snd_cwnd = tl_vegas_next(cwnd, ca->queue_packets);
+		if (tp->snd_cwnd < cwnd)
+			lower_ssthresh(tp);
 	}
 	cwnd = tl_max(tp->snd_cwnd, 2U);
 	tp->snd_cwnd = tl_min(cwnd, tp->snd_cwnd_clamp);
@@ -126,17 +105,9 @@ void BPF_PROG(tl_vegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	}
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_vegas_ssthresh, struct sock *sk)
-{
-	return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);
-}
+TL_HALVE(tl_vegas)
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_vegas_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_vegas)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_vegas = {

@@ -25,6 +25,7 @@ const (
 	VegasProgTlVegasSsthresh  = "tl_vegas_ssthresh"
 	VegasProgTlVegasTxStart   = "tl_vegas_tx_start"
 	VegasProgTlVegasUndoCwnd  = "tl_vegas_undo_cwnd"
+	VegasVarTlLayout          = "tl_layout"
 )
 
 // LoadVegas returns the embedded CollectionSpec for Vegas.
@@ -90,6 +91,7 @@ type VegasMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type VegasVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // VegasObjects contains all objects after they have been loaded into the kernel.
@@ -125,6 +127,7 @@ func (m *VegasMaps) Close() error {
 //
 // It can be passed to LoadVegasObjects or ebpf.CollectionSpec.LoadAndAssign.
 type VegasVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // VegasPrograms contains all programs after they have been loaded into the kernel.

@@ -11,8 +11,6 @@
  */
 #include "round.h"
 
-#define BETA_X2 6
-
 struct tl_veno {
 	struct tl_round round;
 	__u32 queue_x2;		/* N in half packets */
@@ -45,13 +43,10 @@ void BPF_PROG(tl_veno_init, struct sock *sk)
 	tl_round_init(&ca->round, tl_tcp(sk));
 	ca->queue_x2 = 0;
 	begin(sk);
+	TL_SIGN(sk);
 }
 
-SEC("struct_ops")
-void BPF_PROG(tl_veno_pkts_acked, struct sock *sk, const struct ack_sample *sample)
-{
-	tl_round_sample(&TL_STATE(struct tl_veno, sk)->round, sample->rtt_us);
-}
+TL_SAMPLE_ROUNDS(tl_veno)
 
 SEC("struct_ops")
 void BPF_PROG(tl_veno_set_state, struct sock *sk, __u8 state)
@@ -64,23 +59,11 @@ void BPF_PROG(tl_veno_set_state, struct sock *sk, __u8 state)
 		ca->doing = 0;
 }
 
-/* After idle time the path may be another. */
-SEC("struct_ops")
-void BPF_PROG(tl_veno_cwnd_event, struct sock *sk, __u32 event)
-{
-	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
-		begin(sk);
-}
-
-SEC("struct_ops")
-void BPF_PROG(tl_veno_tx_start, struct sock *sk)
-{
-	begin(sk);
-}
+TL_AFTER_IDLE(tl_veno, begin)
 
 static __always_inline void grow(struct tcp_sock *tp, struct tl_veno *ca, __u32 acked)
 {
-	if (ca->queue_x2 < BETA_X2) {
+	if (ca->queue_x2 < TL_VENO_BETA_X2) {
 		tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 		return;
 	}
@@ -102,7 +85,6 @@ void BPF_PROG(tl_veno_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tl_veno *ca = TL_STATE(struct tl_veno, sk);
 	struct tcp_sock *tp = tl_tcp(sk);
-	__u32 expected_x2;
 
 	if (!tl_is_cwnd_limited(tp))
 		return;
@@ -113,8 +95,7 @@ void BPF_PROG(tl_veno_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	if (ca->round.samples <= 2) { /* too few to tell a queue by */
 		tl_reno_avoid(tp, acked);
 	} else {
-		expected_x2 = (__u32)tl_mul_div(2ULL * tp->snd_cwnd, ca->round.base_rtt_us, ca->round.rtt_us);
-		ca->queue_x2 = 2 * tp->snd_cwnd - expected_x2;
+		ca->queue_x2 = tl_veno_queue_x2(tp->snd_cwnd, ca->round.rtt_us, ca->round.base_rtt_us);
 		if (tl_in_slow_start(tp))
 			acked = tcp_slow_start(tp, acked);
 		if (acked)
@@ -126,18 +107,10 @@ void BPF_PROG(tl_veno_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 SEC("struct_ops")
 __u32 BPF_PROG(tl_veno_ssthresh, struct sock *sk)
 {
-	__u32 cwnd = tl_tcp(sk)->snd_cwnd;
-
-	if (TL_STATE(struct tl_veno, sk)->queue_x2 < BETA_X2)
-		return tl_decrease(cwnd, 4, 5);
-	return tl_decrease(cwnd, 1, 2);
+	return tl_veno_left(tl_tcp(sk)->snd_cwnd, TL_STATE(struct tl_veno, sk)->queue_x2);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_veno_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_veno)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_veno = {

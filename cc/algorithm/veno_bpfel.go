@@ -25,6 +25,7 @@ const (
 	VenoProgTlVenoSsthresh  = "tl_veno_ssthresh"
 	VenoProgTlVenoTxStart   = "tl_veno_tx_start"
 	VenoProgTlVenoUndoCwnd  = "tl_veno_undo_cwnd"
+	VenoVarTlLayout         = "tl_layout"
 )
 
 // LoadVeno returns the embedded CollectionSpec for Veno.
@@ -90,6 +91,7 @@ type VenoMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type VenoVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // VenoObjects contains all objects after they have been loaded into the kernel.
@@ -125,6 +127,7 @@ func (m *VenoMaps) Close() error {
 //
 // It can be passed to LoadVenoObjects or ebpf.CollectionSpec.LoadAndAssign.
 type VenoVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // VenoPrograms contains all programs after they have been loaded into the kernel.

@@ -34,11 +34,6 @@ struct tl_westwood {
 
 TL_SHOW(struct tl_westwood);
 
-static __always_inline __u32 now_tick(void)
-{
-	return (__u32)bpf_jiffies64();
-}
-
 SEC("struct_ops")
 void BPF_PROG(tl_westwood_init, struct sock *sk)
 {
@@ -49,10 +44,11 @@ void BPF_PROG(tl_westwood_init, struct sock *sk)
 	ca->bytes = 0;
 	ca->dup_bytes = 0;
 	ca->rtt_ticks = ca->rtt_min_ticks = tl_ticks(FIRST_RTT_US);
-	ca->round_tick = now_tick();
+	ca->round_tick = tl_now_tick();
 	ca->una = tl_tcp(sk)->snd_una;
 	ca->first_ack = 1;
 	ca->forget_rtt_min = 1;
+	TL_SIGN(sk);
 }
 
 SEC("struct_ops")
@@ -65,7 +61,7 @@ void BPF_PROG(tl_westwood_pkts_acked, struct sock *sk, const struct ack_sample *
 /* Ends a sample that is long enough. */
 static __always_inline void sample(struct tcp_sock *tp, struct tl_westwood *ca)
 {
-	__u32 now = now_tick(), ticks = now - ca->round_tick, rate_Bptick;
+	__u32 now = tl_now_tick(), ticks = now - ca->round_tick, rate_Bptick;
 
 	if (ca->first_ack) { /* what the handshake has acknowledged is no data */
 		ca->una = tp->snd_una;
@@ -74,35 +70,9 @@ static __always_inline void sample(struct tcp_sock *tp, struct tl_westwood *ca)
 	if (!ca->rtt_ticks || ticks <= ca->rtt_ticks || ticks <= ROUND_MIN_US / tl_tick_us)
 		return;
 	rate_Bptick = ca->bytes / ticks;
-	if (!ca->sample_Bptick && !ca->bandwidth_Bptick) {
-		ca->sample_Bptick = ca->bandwidth_Bptick = rate_Bptick;
-	} else {
-		ca->sample_Bptick = tl_filter8(ca->sample_Bptick, rate_Bptick);
-		ca->bandwidth_Bptick = tl_filter8(ca->bandwidth_Bptick, ca->sample_Bptick);
-	}
+	tl_westwood_filter(&ca->sample_Bptick, &ca->bandwidth_Bptick, rate_Bptick);
 	ca->bytes = 0;
 	ca->round_tick = now;
-}
-
-/* What an ACK out of order says has arrived: a segment for a duplicate, and less for the one that then covers them. */
-static __always_inline __u32 acknowledged(const struct tcp_sock *tp, struct tl_westwood *ca)
-{
-	__u32 bytes = tp->snd_una - ca->una, mss = tp->mss_cache;
-
-	if (!bytes) {
-		ca->dup_bytes += mss;
-		bytes = mss;
-	}
-	if (bytes > mss) {
-		if (ca->dup_bytes >= bytes) {
-			ca->dup_bytes -= bytes;
-			bytes = mss;
-		} else {
-			bytes -= ca->dup_bytes;
-			ca->dup_bytes = 0;
-		}
-	}
-	return bytes;
 }
 
 SEC("struct_ops")
@@ -110,9 +80,13 @@ void BPF_PROG(tl_westwood_in_ack_event, struct sock *sk, __u32 flags)
 {
 	struct tl_westwood *ca = TL_STATE(struct tl_westwood, sk);
 	struct tcp_sock *tp = tl_tcp(sk);
+	__u32 bytes;
 
 	sample(tp, ca);
-	ca->bytes += flags & CA_ACK_SLOWPATH ? acknowledged(tp, ca) : tp->snd_una - ca->una;
+	bytes = tp->snd_una - ca->una;
+	if (flags & CA_ACK_SLOWPATH)
+		bytes = tl_westwood_acknowledged(bytes, tp->mss_cache, &ca->dup_bytes);
+	ca->bytes += bytes;
 	ca->una = tp->snd_una;
 	if (ca->forget_rtt_min) {
 		ca->rtt_min_ticks = ca->rtt_ticks;
@@ -122,10 +96,9 @@ void BPF_PROG(tl_westwood_in_ack_event, struct sock *sk, __u32 flags)
 	}
 }
 
-/* What the path carries in its least round-trip time. */
 static __always_inline __u32 window(const struct tcp_sock *tp, const struct tl_westwood *ca)
 {
-	return tl_max((__u32)tl_mul_div(ca->bandwidth_Bptick, ca->rtt_min_ticks, tp->mss_cache), TL_MIN_CWND);
+	return tl_westwood_window(ca->bandwidth_Bptick, ca->rtt_min_ticks, tp->mss_cache);
 }
 
 SEC("struct_ops")
@@ -144,26 +117,9 @@ void BPF_PROG(tl_westwood_cwnd_event, struct sock *sk, __u32 event)
 }
 
 /* While a loss is being repaired the window goes down as Reno's; what it is then is set when that is complete. */
-SEC("struct_ops")
-__u32 BPF_PROG(tl_westwood_ssthresh, struct sock *sk)
-{
-	return tl_decrease(tl_tcp(sk)->snd_cwnd, 1, 2);
-}
-
-SEC("struct_ops")
-void BPF_PROG(tl_westwood_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
-{
-	struct tcp_sock *tp = tl_tcp(sk);
-
-	if (tl_is_cwnd_limited(tp))
-		tl_reno_avoid(tp, acked);
-}
-
-SEC("struct_ops")
-__u32 BPF_PROG(tl_westwood_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_HALVE(tl_westwood)
+TL_GROW_AS_RENO(tl_westwood)
+TL_UNDO(tl_westwood)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_westwood = {

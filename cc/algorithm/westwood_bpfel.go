@@ -24,6 +24,7 @@ const (
 	WestwoodProgTlWestwoodPktsAcked  = "tl_westwood_pkts_acked"
 	WestwoodProgTlWestwoodSsthresh   = "tl_westwood_ssthresh"
 	WestwoodProgTlWestwoodUndoCwnd   = "tl_westwood_undo_cwnd"
+	WestwoodVarTlLayout              = "tl_layout"
 	WestwoodVarTlTickUs              = "tl_tick_us"
 )
 
@@ -89,6 +90,7 @@ type WestwoodMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WestwoodVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 	TlTickUs *ebpf.VariableSpec `ebpf:"tl_tick_us"`
 }
 
@@ -125,6 +127,7 @@ func (m *WestwoodMaps) Close() error {
 //
 // It can be passed to LoadWestwoodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WestwoodVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 	TlTickUs *ebpf.Variable `ebpf:"tl_tick_us"`
 }
 

@@ -17,9 +17,6 @@
  */
 #include "round.h"
 
-#define ALPHA 80
-#define PHI 8
-#define RHO 16
 #define ZETA 50
 #define SCALABLE 100
 #define MIN_RENO 2 /* packets */
@@ -44,13 +41,10 @@ void BPF_PROG(tl_yeah_init, struct sock *sk)
 	ca->slow_rounds = 0;
 	ca->fast_rounds = 0;
 	ca->reno_cwnd = MIN_RENO;
+	TL_SIGN(sk);
 }
 
-SEC("struct_ops")
-void BPF_PROG(tl_yeah_pkts_acked, struct sock *sk, const struct ack_sample *sample)
-{
-	tl_round_sample(&TL_STATE(struct tl_yeah, sk)->round, sample->rtt_us);
-}
+TL_SAMPLE_ROUNDS(tl_yeah)
 
 SEC("struct_ops")
 void BPF_PROG(tl_yeah_set_state, struct sock *sk, __u8 state)
@@ -59,27 +53,20 @@ void BPF_PROG(tl_yeah_set_state, struct sock *sk, __u8 state)
 		tl_round_begin(&TL_STATE(struct tl_yeah, sk)->round, tl_tcp(sk));
 }
 
-/* After idle time the path may be another. */
-SEC("struct_ops")
-void BPF_PROG(tl_yeah_cwnd_event, struct sock *sk, __u32 event)
-{
-	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
-		tl_round_init(&TL_STATE(struct tl_yeah, sk)->round, tl_tcp(sk));
-}
-
-SEC("struct_ops")
-void BPF_PROG(tl_yeah_tx_start, struct sock *sk)
+static __always_inline void restart(struct sock *sk)
 {
 	tl_round_init(&TL_STATE(struct tl_yeah, sk)->round, tl_tcp(sk));
 }
+
+TL_AFTER_IDLE(tl_yeah, restart)
 
 /* The queue is long: drain it, and be slow. */
 static __always_inline void slow(struct tcp_sock *tp, struct tl_yeah *ca, __u32 queue)
 {
 	__u32 cwnd = tp->snd_cwnd;
 
-	if (queue > ALPHA && cwnd > ca->reno_cwnd) {
-		cwnd = tl_max(cwnd - tl_min(queue, cwnd / 2), ca->reno_cwnd);
+	if (queue > TL_YEAH_ALPHA && cwnd > ca->reno_cwnd) {
+		cwnd = tl_yeah_drained(cwnd, queue, ca->reno_cwnd);
 		tp->snd_cwnd = cwnd;
 		tp->snd_ssthresh = cwnd;
 	}
@@ -102,11 +89,11 @@ static __always_inline void fast(struct tl_yeah *ca)
 
 static __always_inline void end_round(struct tcp_sock *tp, struct tl_yeah *ca)
 {
-	__u32 rtt_us = ca->round.rtt_us, above_us = rtt_us - ca->round.base_rtt_us, queue;
+	__u32 rtt_us = ca->round.rtt_us, base_us = ca->round.base_rtt_us, queue;
 
 	if (ca->round.samples > 2) { /* fewer may all be of delayed ACKs */
-		queue = (__u32)tl_mul_div(tp->snd_cwnd, above_us, rtt_us);
-		if (queue > ALPHA || above_us > ca->round.base_rtt_us / PHI)
+		queue = tl_yeah_queue(tp->snd_cwnd, rtt_us, base_us);
+		if (tl_yeah_is_long(queue, rtt_us, base_us))
 			slow(tp, ca, queue);
 		else
 			fast(ca);
@@ -137,21 +124,13 @@ SEC("struct_ops")
 __u32 BPF_PROG(tl_yeah_ssthresh, struct sock *sk)
 {
 	struct tl_yeah *ca = TL_STATE(struct tl_yeah, sk);
-	__u32 cwnd = tl_tcp(sk)->snd_cwnd, half = tl_max(cwnd / 2, 2U), less = half;
 
-	/* While it is fast the loss is hardly its own queue's: take away just that. */
-	if (ca->slow_rounds < RHO)
-		less = tl_max(tl_min(ca->queue_packets, half), cwnd / 8);
 	ca->fast_rounds = 0;
 	ca->reno_cwnd = tl_max(ca->reno_cwnd / 2, MIN_RENO);
-	return cwnd > less ? tl_max(cwnd - less, TL_MIN_CWND) : TL_MIN_CWND;
+	return tl_yeah_left(tl_tcp(sk)->snd_cwnd, ca->queue_packets, ca->slow_rounds);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(tl_yeah_undo_cwnd, struct sock *sk)
-{
-	return tl_undo_cwnd(sk);
-}
+TL_UNDO(tl_yeah)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops tl_yeah = {

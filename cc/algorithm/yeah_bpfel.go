@@ -25,6 +25,7 @@ const (
 	YeahProgTlYeahSsthresh  = "tl_yeah_ssthresh"
 	YeahProgTlYeahTxStart   = "tl_yeah_tx_start"
 	YeahProgTlYeahUndoCwnd  = "tl_yeah_undo_cwnd"
+	YeahVarTlLayout         = "tl_layout"
 )
 
 // LoadYeah returns the embedded CollectionSpec for Yeah.
@@ -90,6 +91,7 @@ type YeahMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type YeahVariableSpecs struct {
+	TlLayout *ebpf.VariableSpec `ebpf:"tl_layout"`
 }
 
 // YeahObjects contains all objects after they have been loaded into the kernel.
@@ -125,6 +127,7 @@ func (m *YeahMaps) Close() error {
 //
 // It can be passed to LoadYeahObjects or ebpf.CollectionSpec.LoadAndAssign.
 type YeahVariables struct {
+	TlLayout *ebpf.Variable `ebpf:"tl_layout"`
 }
 
 // YeahPrograms contains all programs after they have been loaded into the kernel.
