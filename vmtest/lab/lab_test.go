@@ -43,11 +43,20 @@ func newLab(t *testing.T, o Options) *Lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
+		if err := errors.Join(l.Close(), l.Link.Err()); err != nil {
 			t.Error(err)
 		}
 	})
 	return l
+}
+
+// emulations runs f with each.
+func emulations(t *testing.T, f func(t *testing.T, e Emulation)) {
+	t.Run("in-process", func(t *testing.T) { f(t, InProcess) })
+	t.Run("in-kernel", func(t *testing.T) {
+		needNetem(t)
+		f(t, InKernel)
+	})
 }
 
 // families runs f for each address of site B.
@@ -246,9 +255,11 @@ func TestCgroupParent(t *testing.T) {
 	}
 }
 
-func TestNoIPv4(t *testing.T) {
+func TestNoIPv4(t *testing.T) { emulations(t, withoutIPv4) }
+
+func withoutIPv4(t *testing.T, e Emulation) {
 	testkit.NeedIPv6(t)
-	l := newLab(t, Options{NoIPv4: true})
+	l := newLab(t, Options{Emulation: e, NoIPv4: true})
 	if l.A.Addr4.IsValid() || len(l.A.Addrs()) != 1 {
 		t.Errorf("a lab without IPv4 has %v", l.A.Addrs())
 	}
@@ -281,8 +292,10 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-func TestChildIsInNamespaceAndCgroup(t *testing.T) {
-	l := newLab(t, Options{})
+func TestChildIsInNamespaceAndCgroup(t *testing.T) { emulations(t, childIsInNamespaceAndCgroup) }
+
+func childIsInNamespaceAndCgroup(t *testing.T, e Emulation) {
+	l := newLab(t, Options{Emulation: e})
 	inner, addr, err := l.A.NewNamespace()
 	if err != nil {
 		t.Fatal(err)
@@ -318,8 +331,10 @@ func TestChildIsInNamespaceAndCgroup(t *testing.T) {
 	})
 }
 
-func TestAddAddress(t *testing.T) {
-	l := newLab(t, Options{})
+func TestAddAddress(t *testing.T) { emulations(t, addAddresses) }
+
+func addAddresses(t *testing.T, e Emulation) {
+	l := newLab(t, Options{Emulation: e})
 	for _, s := range []string{"10.81.2.9/24", "198.51.100.7/24", "2001:db8:7::7/64"} {
 		p := netip.MustParsePrefix(s)
 		if p.Addr().Is6() && testkit.IPv6() != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/trunkline/trunkline/internal/testkit"
 )
 
 func TestReadTrace(t *testing.T) {
@@ -49,5 +51,41 @@ func TestReadBadTrace(t *testing.T) {
 	_, err := ReadTrace(io.MultiReader(strings.NewReader("1\n"), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a reader that fails: %v", err)
+	}
+}
+
+// What arrives over a trace is what the trace passes, gaps and repetitions included; the way back has its rate.
+func TestTraceLinkExact(t *testing.T) {
+	testkit.NeedTime(t)
+	// 200 ms with 40 opportunities, 100 ms with 4, 200 ms with none: 500 ms of about 1 Mbit/s on average.
+	tr := &Trace{}
+	for i := range 40 {
+		tr.at = append(tr.at, uint32(i*5))
+	}
+	tr.at = append(tr.at, 220, 240, 260, 280, 500)
+	l := newLab(t, Options{Trace: tr, RTT: 20 * time.Millisecond, OneWay: true, NoIPv6: true, QueueBytes: 100e3})
+	to, from := datagrams(t, l)
+	const periods = 8
+	l.Link.Restart(1)
+	end := time.Now().Add(periods * tr.Length())
+	go func() {
+		b := make([]byte, wanMTU-28)
+		for time.Now().Before(end) { // more than it passes
+			_, _ = from.Write(b)
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	packets := 0
+	_ = to.SetReadDeadline(end.Add(l.opts.RTT))
+	for {
+		if _, _, err := to.ReadFrom(make([]byte, wanMTU)); err != nil {
+			break
+		}
+		packets++
+	}
+	got := float64(packets) * wanMTU * 8 / (periods * tr.Length()).Seconds()
+	between(t, "share of the trace's mean rate", got/tr.Rate(), 0.95, 1.02)
+	if st := l.Link.AB.Stats(); st.QueueDrops == 0 {
+		t.Errorf("more than the trace passes fits into its queue: %+v", st)
 	}
 }
