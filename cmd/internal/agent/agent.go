@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trunkline/trunkline/cc/choice"
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/cmd/internal/hostcheck"
@@ -45,6 +46,7 @@ type agent struct {
 	engine  *proxy.Engine
 	control *control.Listener
 	names   names
+	auto    auto
 
 	mu       sync.Mutex // one change at a time; guards what follows
 	config   *config.Config
@@ -76,19 +78,22 @@ func (a *agent) start(ctx context.Context) error {
 	if err := a.openLedger(); err != nil {
 		return err
 	}
-	a.warn(c)
-	table, err := a.build(c)
+	candidates := candidatesFor(c)
+	a.warn(c, candidates)
+	table, err := a.build(c, candidates)
 	if err != nil {
 		return err
 	}
 	a.table, a.addrs = table, a.resolvePeers(ctx, c)
+	a.auto.candidates, a.auto.chooser, a.auto.written = candidates, choice.New(chooserOptions(c, candidates)), true
 	a.loader, err = loader.Load(ctx, loader.Options{
 		Instance: c.Instance, Cgroup: c.Cgroup, BPFFS: c.BPFFS, Interfaces: c.Interfaces, DSCP: c.DSCP, MarkBit: c.MarkBit,
-		Ledger: a.ledger, Log: a.log, Rules: table.Rules(), PeerAddrs: a.addrs,
+		Ledger: a.ledger, Log: a.log, Rules: table.Rules(), PeerAddrs: a.addrs, Candidates: offered(c, candidates),
 	})
 	if err != nil {
 		return err
 	}
+	a.startAuto()
 	a.logFeatures(table)
 	if err := a.startEngine(table); err != nil {
 		return err
@@ -175,7 +180,7 @@ func (a *agent) startEngine(table *policy.Table) error {
 }
 
 // warn logs what is accepted but hardly meant.
-func (a *agent) warn(c *config.Config) {
+func (a *agent) warn(c *config.Config, candidates []hostcheck.Candidate) {
 	for _, w := range c.Warnings {
 		a.log.Warn("configuration", "problem", w.Error())
 	}
@@ -185,6 +190,11 @@ func (a *agent) warn(c *config.Config) {
 	for _, m := range hostcheck.MissingCongestion(c.Rules) {
 		a.log.Warn("congestion control is not available; flows keep the kernel's default", "name", m.Name, "rules", m.Rules,
 			"remedy", m.Remedy)
+	}
+	for _, one := range candidates {
+		if !one.Usable() {
+			a.log.Warn("a candidate of congestion: auto is left out", "name", one.Name, "why", one.Why, "remedy", one.Remedy)
+		}
 	}
 }
 
@@ -207,7 +217,8 @@ func (a *agent) close() error {
 		errs = append(errs, a.engine.Close())
 	}
 	if a.loader != nil {
-		errs = append(errs, a.loader.Close())
+		a.saveChoices() // of the last flows, too
+		errs = append(errs, a.auto.memory.close(), a.loader.Close())
 	}
 	if a.ledger != nil {
 		results, err := a.ledger.Undo(slog.New(slog.DiscardHandler))

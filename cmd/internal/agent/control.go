@@ -11,6 +11,8 @@ import (
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
+	"github.com/trunkline/trunkline/cmd/internal/hostcheck"
+	"github.com/trunkline/trunkline/loader/policy"
 )
 
 // The agent is the control socket's backend.
@@ -28,28 +30,43 @@ func (a *agent) Reload() (control.Reloaded, error) {
 		return control.Reloaded{}, err
 	}
 	warnings := fixed(a.config, next)
-	table, err := a.build(next)
+	candidates := candidatesFor(next)
+	table, err := a.build(next, candidates)
 	if err != nil {
 		return control.Reloaded{}, err
 	}
-	addrs := a.resolvePeers(context.Background(), next)
-	// The kernel first: a peer that the engine does not know yet counts as down there, so that nothing is steered to it.
-	if err := a.loader.Apply(table.Rules(), addrs); err != nil {
+	if err := a.switchTo(next, table, candidates, a.resolvePeers(context.Background(), next)); err != nil {
 		return control.Reloaded{}, err
-	}
-	if err := a.engine.Reconfigure(a.enginePeers(next), engineRules(table), ruleFor(table)); err != nil {
-		return control.Reloaded{}, errors.Join(err, a.loader.Apply(a.table.Rules(), a.addrs))
 	}
 	if err := a.steer(); err != nil {
 		return control.Reloaded{}, err
 	}
-	a.warn(next)
+	a.warn(next, candidates)
 	for _, w := range next.Warnings {
 		warnings = append(warnings, w.Error())
 	}
-	a.config, a.table, a.addrs, a.draining, a.loaded = next, table, addrs, false, time.Now()
+	a.draining, a.loaded = false, time.Now()
 	a.log.Info("reloaded", "rules", len(next.Rules), "peers", len(next.Peers), "warnings", len(warnings))
 	return control.Reloaded{Rules: len(next.Rules), Peers: len(next.Peers), Warnings: warnings}, nil
+}
+
+// switchTo puts a configuration in force, whole or not at all; a.mu is held.
+func (a *agent) switchTo(next *config.Config, table *policy.Table, candidates []hostcheck.Candidate, addrs []netip.AddrPort) error {
+	a.loader.SetCandidates(offered(next, candidates))
+	// The kernel first: a peer that the engine does not know yet counts as down there, so that nothing is steered to it.
+	if err := a.loader.Apply(table.Rules(), addrs); err != nil {
+		a.loader.SetCandidates(offered(a.config, a.auto.candidates))
+		return err
+	}
+	if err := a.engine.Reconfigure(a.enginePeers(next), engineRules(table), ruleFor(table)); err != nil {
+		a.loader.SetCandidates(offered(a.config, a.auto.candidates))
+		return errors.Join(err, a.loader.Apply(a.table.Rules(), a.addrs))
+	}
+	a.config, a.table, a.addrs, a.auto.candidates = next, table, addrs, candidates
+	a.auto.chooser.Configure(chooserOptions(next, candidates))
+	a.remember(next)
+	a.putChoices()
+	return nil
 }
 
 // fixed keeps in next what only a restart can change, and says so.
@@ -73,7 +90,7 @@ func fixed(old, next *config.Config) []string {
 	keep("mark_bit", old.MarkBit == next.MarkBit)
 	keep("history.memory", old.HistoryMemory == next.HistoryMemory)
 	held := *old
-	held.Peers, held.Rules, held.Warnings = next.Peers, next.Rules, next.Warnings
+	held.Peers, held.Rules, held.Auto, held.Warnings = next.Peers, next.Rules, next.Auto, next.Warnings
 	*next = held
 	return warnings
 }
@@ -91,5 +108,9 @@ func (a *agent) Explain(remote netip.AddrPort) (control.Explanation, error) {
 	a.mu.Lock()
 	t := a.table
 	a.mu.Unlock()
-	return Explain(t, remote), nil
+	e, r := explain(t, remote)
+	if r.Auto {
+		e.Auto = a.explainAuto(r, remote.Addr())
+	}
+	return e, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/trunkline/trunkline/cmd/internal/config"
+	"github.com/trunkline/trunkline/cmd/internal/hostcheck"
 	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/proxy"
@@ -30,15 +31,18 @@ func (n *numbering) of(name string) uint32 {
 	return id
 }
 
-// build makes the policy of a configuration.
-func (a *agent) build(c *config.Config) (*policy.Table, error) {
+// build makes the policy of a configuration, whose rules may choose from candidates.
+func (a *agent) build(c *config.Config, candidates []hostcheck.Candidate) (*policy.Table, error) {
 	ids := map[string]uint32{}
 	for _, p := range c.Peers {
 		ids[p.Name] = a.names.peers.of(p.Name)
 	}
-	rules := c.PolicyRules(ids)
+	rules, prior := c.PolicyRules(ids), priorFor(c, candidates)
 	for i := range rules {
 		rules[i].ID = a.names.rules.of(rules[i].Name)
+		if rules[i].Auto {
+			rules[i].Congestion = prior
+		}
 	}
 	t, err := policy.Build(rules)
 	if err != nil {

@@ -8,13 +8,27 @@ import (
 	"strings"
 
 	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/cmd/internal/units"
 	"github.com/trunkline/trunkline/loader/policy"
 )
 
-// Explain says which rule of a table applies to a connection, why, and what it gives.
-func Explain(t *policy.Table, remote netip.AddrPort) control.Explanation {
+// ExplainFile says which rule of a configuration applies to a connection, why, and what it gives, as far as the file tells.
+func ExplainFile(c *config.Config, remote netip.AddrPort) (control.Explanation, error) {
+	t, err := c.Policy()
+	if err != nil {
+		return control.Explanation{}, err
+	}
+	e, r := explain(t, remote)
+	if r.Auto {
+		e.Auto = explainAutoFile(c, r, remote.Addr())
+	}
+	return e, nil
+}
+
+// explain gives the rule, too; without one that applies it is zero.
+func explain(t *policy.Table, remote netip.AddrPort) (control.Explanation, policy.Rule) {
 	e := control.Explanation{Remote: remote, Steps: []control.Step{}, Gets: []control.Setting{}}
 	for _, s := range t.Explain(remote.Addr(), remote.Port()) {
 		e.Steps = append(e.Steps, control.Step{
@@ -23,11 +37,11 @@ func Explain(t *policy.Table, remote netip.AddrPort) control.Explanation {
 	}
 	r, ok := t.Lookup(remote.Addr(), remote.Port())
 	if !ok {
-		return e
+		return e, policy.Rule{}
 	}
 	e.Matched, e.RuleID, e.Rule, e.Line = true, r.ID, r.Name, r.Line
 	e.Gets = gets(r)
-	return e
+	return e, r
 }
 
 func matches(remote netip.Prefix, ports []uint16) string {
@@ -46,13 +60,16 @@ func matches(remote netip.Prefix, ports []uint16) string {
 
 func gets(r policy.Rule) []control.Setting {
 	g := []control.Setting{
-		{Name: "congestion", Value: "auto: the kernel's default"},
+		{Name: "congestion", Value: "the kernel's default"},
 		{Name: "window", Value: "auto: tuned by the kernel"},
 		{Name: "pacing", Value: "off"},
 		{Name: "priority", Value: "off: nothing is marked"},
 		{Name: "dedup", Value: "off: not steered"},
 	}
-	if r.Congestion != "" {
+	switch {
+	case r.Auto:
+		g[0].Value = "auto: chosen for each path"
+	case r.Congestion != "":
 		g[0].Value = r.Congestion
 	}
 	if r.WindowBytes > 0 {

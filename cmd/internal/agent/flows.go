@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/cc/choice"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/proxy"
@@ -39,14 +40,19 @@ func (a *agent) Paths() ([]control.Path, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := a.reverse()
+	names, chosen := a.reverse(), a.chosen()
 	paths := make([]control.Path, 0, len(measured))
 	for _, p := range measured {
+		peer := names.peers[p.PeerID]
 		paths = append(paths, control.Path{
-			Prefix: p.Prefix, Peer: names.peers[p.PeerID], Flows: p.Flows, SRTTMicroseconds: p.SRTTUs, MinRTT: p.RTTMinUs,
+			Prefix: p.Prefix, Peer: peer, Choice: of(chosen, p.Prefix, peer), Flows: p.Flows, SRTTMicroseconds: p.SRTTUs, MinRTT: p.RTTMinUs,
 			DeliveredBps: p.DeliveredBps, BytesAcked: p.BytesAcked, BytesReceived: p.BytesReceived, SegmentsOut: p.SegsOut,
 			Retransmits: p.Retransmits, IdleSeconds: p.UpdatedS,
 		})
+		delete(chosen, choice.Path{Prefix: p.Prefix, Peer: peer})
+	}
+	for _, c := range chosen { // remembered from before this agent, and not used since
+		paths = append(paths, control.Path{Prefix: c.Prefix, Peer: c.Peer, Choice: &c, IdleSeconds: max(time.Since(c.Updated).Seconds(), 0)})
 	}
 	slices.SortFunc(paths, func(x, y control.Path) int { return cmp.Compare(x.IdleSeconds, y.IdleSeconds) })
 	return paths, nil
@@ -65,7 +71,7 @@ func (a *agent) Flows() ([]control.Flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := a.reverse()
+	names, chosen := a.reverse(), a.chosen()
 	clients, legs := map[netip.AddrPort]*carried{}, map[uint64]*carried{}
 	var engine []*carried
 	for _, f := range a.engine.Flows() {
@@ -93,6 +99,9 @@ func (a *agent) Flows() ([]control.Flow, error) {
 		if w.Peer == "" {
 			w.Peer = names.peers[s.PeerID]
 		}
+		if s.Auto {
+			w.Choice = of(chosen, s.Path, names.peers[s.PeerID])
+		}
 		flows = append(flows, w)
 	}
 	for _, f := range engine {
@@ -118,7 +127,7 @@ func fromSocket(s loader.Flow) control.Flow {
 		WindowError: errnoText(s.WindowErrno), CwndPackets: s.CwndPackets, SSThreshPackets: s.SsthreshPackets,
 		MSSBytes: s.MSSBytes, SRTTMicroseconds: s.SRTTUs, MinRTT: s.RTTMinUs, DeliveredBps: s.DeliveredBps,
 		BytesAcked: s.BytesAcked, BytesReceived: s.BytesReceived, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits,
-		Marked: s.Marked, Algorithm: s.Algorithm,
+		Marked: s.Marked, Algorithm: s.Algorithm, Auto: s.Auto, LossEvents: s.LossEvents,
 	}
 }
 

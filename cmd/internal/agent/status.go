@@ -35,8 +35,9 @@ func (a *agent) Status() (control.Status, error) {
 		Instance: c.Instance, Version: a.o.Version, Protocol: wire.Major, Kernel: a.o.Kernel, PID: os.Getpid(), Started: a.started,
 		UptimeSeconds: time.Since(a.started).Seconds(), Config: c.Path, ConfigLoaded: loaded, Cgroup: c.Cgroup,
 		Listen: []string{}, Rules: len(c.Rules), ActiveFlows: len(a.engine.Flows()), Features: []control.Feature{},
-		Peers: peers, Reasons: reasons, Problems: problems(table, features, peers),
+		Peers: peers, Reasons: reasons, Problems: problems(table, features, peers), Auto: a.autoStatus(),
 	}
+	s.Problems = append(s.Problems, autoProblems(s.Auto)...)
 	if c.Listen.IsValid() {
 		s.Listen = append(s.Listen, c.Listen.String())
 	}
@@ -86,6 +87,7 @@ func needed(t *policy.Table) map[string]bool {
 	rules := t.Rules()
 	n := map[string]bool{"rules": len(rules) > 0}
 	for _, r := range rules {
+		n["telemetry"] = n["telemetry"] || r.Auto
 		n["marks"] = n["marks"] || r.Priority != bpf.PriorityOff
 		n["window"] = n["window"] || r.WindowBytes > 0
 		_, ours := cc.Lookup(r.Congestion)

@@ -61,6 +61,8 @@ func (a *agent) work(ctx context.Context, s signals) error {
 		// Who gets an answer from the control socket may rely on connections being steered.
 		part("control socket", func() error { return control.Serve(ctx, a.control, a, a.log) })
 		part("watchdog", func() error { return a.watch(ctx) })
+		part("choice of congestion controls", func() error { return a.choose(ctx) })
+		part("loss events", func() error { return a.losses(ctx) })
 		part("peers", func() error { return a.followPeers(ctx) })
 		a.notify(daemon.SdNotifyReady)
 		a.log.Info("ready", "rules", len(a.config.Rules), "peers", len(a.config.Peers), "version", a.o.Version)

@@ -22,7 +22,8 @@ func explainCommand(env Env) *cobra.Command {
 		Use:   "explain ADDRESS:PORT",
 		Short: "Which rule applies, and why",
 		Long: "explain says which rule a connection gets whose other end is ADDRESS and whose service is on PORT, why the others do\n" +
-			"not apply, and what the rule gives. It asks the running agent, or reads a file with --config.",
+			"not apply, and what the rule gives; with `congestion: auto` also what is chosen for the path, why, and what was before.\n" +
+			"It asks the running agent, or reads a file with --config.",
 		Example: "  trunkline explain 203.0.113.9:80\n  trunkline explain '[2001:db8::9]:443' --config new.yaml",
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(_ *cobra.Command, args []string) error {
@@ -62,11 +63,7 @@ func explain(cmd *cobra.Command, t target, remote netip.AddrPort) (control.Expla
 	if err != nil {
 		return control.Explanation{}, err
 	}
-	table, err := c.Policy()
-	if err != nil {
-		return control.Explanation{}, err
-	}
-	return agent.Explain(table, remote), nil
+	return agent.ExplainFile(c, remote)
 }
 
 func printExplanation(w io.Writer, e control.Explanation) {
@@ -79,6 +76,9 @@ func printExplanation(w io.Writer, e control.Explanation) {
 			gets.add(s.Name, s.Value)
 		}
 		gets.print(w)
+	}
+	if e.Auto != nil {
+		printAuto(w, e.Auto)
 	}
 	if len(e.Steps) == 0 {
 		return

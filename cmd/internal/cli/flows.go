@@ -34,8 +34,9 @@ func flowsCommand(env Env) *cobra.Command {
 		Long: "flows lists the live TCP connections that a rule or the engine knows, with the congestion control, windows and marks\n" +
 			"they really have. A connection that is deduplicated shows up as `steered` (the application's end) and as `leg` (what\n" +
 			"crosses the WAN); at the far end as `leg`, `dialled` and `carried` (the engine's account of it). Without --all,\n" +
-			"flows that no rule matched are left out.\n\n" +
-			"With --paths it lists what was measured towards each destination prefix instead, over all flows since the agent started.",
+			"flows that no rule matched are left out. A congestion control with * was chosen for the flow's path, by `congestion: auto`.\n\n" +
+			"With --paths it lists what was measured towards each destination prefix instead, over all flows since the agent started,\n" +
+			"and what was chosen for it, since when, and why.",
 		Example: "  trunkline flows\n  trunkline flows --remote 203.0.113.0/24 --rule web\n  trunkline flows --all --json\n  trunkline flows --paths",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.parse() },
@@ -106,11 +107,11 @@ func printFlows(w io.Writer, flows []control.Flow) {
 	}
 	t := table{
 		header: []string{"KIND", "REMOTE", "RULE", "CC", "CWND", "SRTT", "RETR", "MARKED", "WINDOW", "AGE"},
-		limit:  []int{0, 25, 12, 10},
+		limit:  []int{0, 21, 10, 13},
 	}
 	for _, f := range flows {
 		tcp := f.Kind != "steered" && f.Cookie != 0
-		t.add(f.Kind, f.Remote.String(), orDash(f.Rule), orDash(f.Congestion), value(tcp, fmt.Sprint(f.CwndPackets)),
+		t.add(f.Kind, f.Remote.String(), orDash(f.Rule), congestionText(f), value(tcp, fmt.Sprint(f.CwndPackets)),
 			value(tcp, units.FormatDuration(time.Duration(f.SRTTMicroseconds)*time.Microsecond)), value(tcp, fmt.Sprint(f.Retransmits)),
 			value(tcp, fmt.Sprint(f.Marked)), windowText(f.WindowBytes),
 			units.FormatDuration(time.Duration(f.AgeSeconds*float64(time.Second))))
@@ -119,6 +120,15 @@ func printFlows(w io.Writer, flows []control.Flow) {
 		}
 	}
 	t.print(w)
+	printChoices(w, flows)
+}
+
+// congestionText marks what follows a choice.
+func congestionText(f control.Flow) string {
+	if f.Auto {
+		return f.Congestion + autoMark
+	}
+	return orDash(f.Congestion)
 }
 
 // value is "-" for the application's end of a steered flow, whose loopback figures say nothing about the path, and for the

@@ -38,6 +38,9 @@ func printPaths(w io.Writer, paths []control.Path) {
 			share(p.Retransmits, p.SegmentsOut), value(p.DeliveredBps > 0, units.FormatRate(float64(p.DeliveredBps)*8)),
 			units.FormatSize(p.BytesAcked), units.FormatSize(p.BytesReceived),
 			units.FormatDuration(time.Duration(p.IdleSeconds*float64(time.Second))))
+		if p.Choice != nil {
+			t.note("auto: " + choiceText(*p.Choice))
+		}
 	}
 	t.print(w)
 }

@@ -53,7 +53,11 @@ func printStatus(w io.Writer, s control.Status) {
 		listen = strings.Join(s.Listen, ", ")
 	}
 	indented(w, fmt.Sprintf("%s: %s, cgroup %s, peers connect to %s", s.Config, count(s.Rules, "rule"), s.Cgroup, listen))
-	fmt.Fprintf(w, "  %s in the engine\n\n", count(s.ActiveFlows, "flow"))
+	fmt.Fprintf(w, "  %s in the engine\n", count(s.ActiveFlows, "flow"))
+	if s.Auto != nil {
+		indented(w, autoLine(*s.Auto))
+	}
+	fmt.Fprintln(w)
 
 	features := table{header: []string{"FEATURE", "", "DETAIL"}}
 	for _, f := range s.Features {

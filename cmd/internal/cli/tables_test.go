@@ -34,7 +34,7 @@ func (f *fakeAgent) Status() (control.Status, error) {
 	return control.Status{
 		Instance: "east", Health: control.Degraded, Version: "v0.1.0", Protocol: 1, Kernel: "6.18.44", PID: 4711,
 		UptimeSeconds: 11520, Config: "/etc/trunkline/trunkline.yaml", Cgroup: "/", Listen: []string{"[::]:4820"}, Rules: 3,
-		ActiveFlows: active, Peers: peers,
+		ActiveFlows: active, Peers: peers, Auto: ptr(someAuto(false)),
 		Problems: []string{"peer osaka is down: dial tcp 198.51.100.7:4820: connect: connection refused; see trunkline peers"},
 		Features: []control.Feature{
 			{Name: "steering-ipv4", On: true, Detail: "connect4, getpeername4, getsockname4 on /sys/fs/cgroup"},
@@ -60,7 +60,9 @@ func (f *fakeAgent) Peers() ([]control.Peer, error) {
 func (f *fakeAgent) Paths() ([]control.Path, error) {
 	return []control.Path{
 		{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Peer: "busan", Flows: 1204, SRTTMicroseconds: 50_900, MinRTT: 50_120,
-			DeliveredBps: 1_190_000, BytesAcked: 44 << 20, BytesReceived: 9 << 30, SegmentsOut: 40_000, Retransmits: 412, IdleSeconds: 0.3},
+			DeliveredBps: 1_190_000, BytesAcked: 44 << 20, BytesReceived: 9 << 30, SegmentsOut: 40_000, Retransmits: 412, IdleSeconds: 0.3,
+			Choice: ptr(someChoice("203.0.113.0/24", "busan", false))},
+		{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Choice: ptr(someChoice("198.51.100.0/24", "", true)), IdleSeconds: 7000},
 		{Prefix: netip.MustParsePrefix("2001:db8:100::/48"), Flows: 1, BytesAcked: 12, IdleSeconds: 7400},
 	}, nil
 }
@@ -72,18 +74,48 @@ func (f *fakeAgent) Flows() ([]control.Flow, error) {
 			AgeSeconds: 12.4, Engine: &control.EngineFlow{RawSent: 300, WireSent: 320, RawReceived: 10_000_000, WireReceived: 51_000}},
 		{Cookie: 2, Kind: "leg", Local: ap("192.0.2.1:51000"), Remote: ap("203.0.113.9:4820"), RuleID: 1, Rule: "web", Peer: "busan",
 			AgeSeconds: 12.4, Congestion: "bbr", Priority: "retransmit", WindowBytes: 8 << 20, CwndPackets: 118, SRTTMicroseconds: 50_900,
-			Retransmits: 12, Marked: 12},
+			Retransmits: 12, Marked: 12, Auto: true, Choice: ptr(someChoice("203.0.113.0/24", "busan", false))},
 		{Cookie: 3, Kind: "plain", Local: ap("[2001:db8::1]:443"), Remote: ap("[2001:db8:1234:5678:9abc:def0:1234:5678]:50123"), RuleID: 3,
 			Rule: "everything-else-there-is", Passive: true, AgeSeconds: 7300, Congestion: "cubic", CwndPackets: 10,
 			SRTTMicroseconds: 182_000, CongestionError: "no such file or directory"},
 		{Cookie: 4, Kind: "plain", Local: ap("192.0.2.1:51002"), Remote: ap("198.51.100.7:5432"), RuleID: 2, Rule: "db", AgeSeconds: 0.8,
-			Congestion: "cubic", CwndPackets: 10, SRTTMicroseconds: 9_100, Reason: "peer-down"},
+			Congestion: "tl_highspeed", Auto: true, CwndPackets: 10, SRTTMicroseconds: 9_100, Reason: "peer-down"},
 		{Cookie: 5, Kind: "plain", Local: ap("192.0.2.1:51003"), Remote: ap("192.0.2.9:22"), AgeSeconds: 60, Congestion: "cubic"},
 	}, nil
 }
 
+func ptr[T any](v T) *T { return &v }
+
+func someChoice(prefix, peer string, dryRun bool) control.Choice {
+	return control.Choice{
+		Prefix: netip.MustParsePrefix(prefix), Peer: peer, Chosen: "bbr", Previous: "tl_illinois", Class: "random",
+		Why: "losses come whatever the queue: 12 of 14 with less than a quarter of it filled", Since: time.Now().Add(-75*time.Hour - 30*time.Minute),
+		Updated: time.Now().Add(-51*time.Hour - 30*time.Minute), MinRTT: 50_120, RateBps: 1_190_000, LossRate: 0.0103, Changes: 1, DryRun: dryRun,
+	}
+}
+
+func someAuto(dryRun bool) control.Auto {
+	return control.Auto{
+		DryRun: dryRun, Explore: dryRun, HoldSeconds: 10, Prior: "tl_illinois", Paths: 12, Changes: 1,
+		Candidates: []control.Candidate{{Name: "tl_illinois", Usable: true}, {Name: "bbr", Usable: true},
+			{Name: "yeah", Why: "this kernel does not offer it now", Remedy: "modprobe tcp_yeah, or name tl_yeah, which needs no module"}},
+	}
+}
+
+// Explain knows three destinations: one in a dry run, one that is a neighbour, and all others.
 func (f *fakeAgent) Explain(r netip.AddrPort) (control.Explanation, error) {
-	return control.Explanation{Remote: r}, nil
+	a := &control.AutoExplanation{Auto: someAuto(r.Port() == 81), Asked: true, Path: netip.PrefixFrom(r.Addr(), 24).Masked(),
+		Choices: []control.Choice{someChoice("203.0.113.0/24", "", r.Port() == 81)}}
+	if a.New = "bbr"; a.DryRun {
+		a.New = ""
+	}
+	if r.Port() == 82 {
+		a.Exempt, a.New, a.Choices = "the address is on a network that this host is connected to", "", nil
+	}
+	return control.Explanation{
+		Remote: r, Matched: true, Rule: "web", Line: 12, Auto: a, Gets: []control.Setting{{Name: "congestion", Value: "auto: chosen for each path"}},
+		Steps: []control.Step{{Rule: "web", Line: 12, Match: "203.0.113.0/24", Applies: true, Why: "the longest prefix"}},
+	}, nil
 }
 func (f *fakeAgent) Reload() (control.Reloaded, error) {
 	return control.Reloaded{}, errors.New("t.yaml:1:1: first\nt.yaml:2:1: second")
@@ -119,6 +151,8 @@ func TestTables(t *testing.T) {
 		"status": {"status"}, "peers": {"peers"}, "flows": {"flows"}, "flows-all": {"flows", "--all"},
 		"flows-rule": {"flows", "--rule", "2"}, "flows-remote": {"flows", "--remote", "203.0.113.0/24", "--peer", "busan"},
 		"flows-none": {"flows", "--rule", "nothing"}, "flows-paths": {"flows", "--paths"},
+		"explain-auto": {"explain", "203.0.113.9:80"}, "explain-dry-run": {"explain", "203.0.113.9:81"},
+		"explain-exempt": {"explain", "203.0.113.9:82"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, got, errs := with(t, &fakeAgent{}, args...)
@@ -148,10 +182,13 @@ func TestTables(t *testing.T) {
 }
 
 func TestJSONIsOneObject(t *testing.T) {
-	for _, c := range []string{"status", "peers", "flows"} {
-		code, got, _ := with(t, &fakeAgent{}, c, "--json")
-		if code != 0 || !strings.HasPrefix(got, "{") {
-			t.Errorf("%s --json: exit %d, %.40s", c, code, got)
+	for _, c := range []struct{ command, holds string }{
+		{"status", `"prior": "tl_illinois"`}, {"peers", `"busan"`}, {"flows", `"class": "random"`}, {"flows --paths", `"previous": "tl_illinois"`},
+		{"explain 203.0.113.9:81", `"remedy": "modprobe tcp_yeah`},
+	} {
+		code, got, _ := with(t, &fakeAgent{}, append(strings.Fields(c.command), "--json")...)
+		if code != 0 || !strings.HasPrefix(got, "{") || !strings.Contains(got, c.holds) {
+			t.Errorf("%s --json: exit %d, without %s: %.200s", c.command, code, c.holds, got)
 		}
 	}
 }

@@ -35,7 +35,8 @@ type Status struct {
 	Cgroup        string    `json:"cgroup"`
 	Listen        []string  `json:"listen"`
 	Rules         int       `json:"rules"`
-	ActiveFlows   int       `json:"active_flows"` // in the engine, both ways
+	ActiveFlows   int       `json:"active_flows"`   // in the engine, both ways
+	Auto          *Auto     `json:"auto,omitempty"` // nil: no rule leaves the choice of its congestion control to the agent
 	Features      []Feature `json:"features"`
 	Peers         []Peer    `json:"peers"`
 	Reasons       []Reason  `json:"reasons"` // those with a count
@@ -96,6 +97,9 @@ type Flow struct {
 	AgeSeconds       float64        `json:"age_s"`
 	Congestion       string         `json:"congestion"`
 	CongestionError  string         `json:"congestion_error,omitempty"`
+	Auto             bool           `json:"auto"`             // it follows the choice of its path
+	Choice           *Choice        `json:"choice,omitempty"` // of its path; nil: none yet, or none is asked for
+	LossEvents       uint32         `json:"loss_events"`      // retransmissions of one window count once
 	Priority         string         `json:"priority"`
 	WindowBytes      uint32         `json:"window_bytes"` // fixed receive window; 0: auto
 	WindowError      string         `json:"window_error,omitempty"`
@@ -131,6 +135,7 @@ type Path struct {
 	SegmentsOut      uint64       `json:"segs_out"`
 	Retransmits      uint64       `json:"retransmits"` // segments
 	IdleSeconds      float64      `json:"idle_s"`      // since the latest measurement
+	Choice           *Choice      `json:"choice,omitempty"`
 }
 
 // EngineFlow is what the engine counts of a steered connection, or of one it dialled for a peer.
@@ -152,6 +157,8 @@ type Explanation struct {
 	Line    int            `json:"line,omitempty"`
 	Steps   []Step         `json:"steps"`
 	Gets    []Setting      `json:"gets"` // what a flow under the rule gets
+
+	Auto *AutoExplanation `json:"auto,omitempty"` // nil: the rule does not leave the choice of its congestion control to the agent
 }
 
 // Step is one rule that was looked at.

@@ -91,6 +91,25 @@ func Candidates(names []string) []Candidate {
 	return all
 }
 
+// Refresh asks again for those that are the kernel's own, which come and go with modules; what it said of ours holds.
+func Refresh(before []Candidate) []Candidate {
+	now := slices.Clone(before)
+	have, err := cc.Available()
+	if err != nil {
+		return now
+	}
+	for i := range now {
+		if strings.HasPrefix(now[i].Name, "tl_") {
+			continue
+		}
+		now[i] = Candidate{Name: now[i].Name}
+		if !slices.Contains(have, now[i].Name) {
+			now[i].missing(have)
+		}
+	}
+	return now
+}
+
 // refused notes why the kernel takes none of ours; nil: it does.
 func (c *Candidate) refused(err error) {
 	if err == nil {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/trunkline/trunkline/cc/choice"
+	"github.com/trunkline/trunkline/cmd/internal/pathdb"
+)
+
+// memory keeps choices over a restart, as far as the disk lets it. That it does not is a warning, said once until it does.
+type memory struct {
+	mu     sync.Mutex // guards what follows
+	db     *pathdb.DB
+	opened bool // or tried to
+	err    error
+}
+
+// open reads the database, the first time it is called.
+func (m *memory) open(path string, now time.Time, log *slog.Logger) []choice.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opened {
+		return nil
+	}
+	m.opened = true
+	db, records, err := pathdb.Open(path, now)
+	if err != nil {
+		m.err = err
+		log.Warn("what was chosen for paths cannot be kept over a restart", "err", err)
+		return nil
+	}
+	m.db = db
+	if db.Aside() != "" {
+		log.Warn("the database of paths was damaged: choices begin anew", "file", path, "moved_to", db.Aside())
+	}
+	return records
+}
+
+func (m *memory) save(now time.Time, records []choice.Record, log *slog.Logger) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.db == nil {
+		return
+	}
+	aside := m.db.Aside()
+	err := m.db.Save(now, records)
+	switch {
+	case err != nil && m.err == nil:
+		log.Warn("what was chosen for paths cannot be saved; the agent goes on and tries again", "err", err)
+	case err == nil && m.err != nil:
+		log.Info("what was chosen for paths is saved again")
+	}
+	if m.db.Aside() != aside {
+		log.Warn("the database of paths was damaged, and has been written anew", "moved_to", m.db.Aside())
+	}
+	m.err = err
+}
+
+// problem is why choices are not kept, "" if they are.
+func (m *memory) problem() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		return ""
+	}
+	return m.err.Error()
+}
+
+func (m *memory) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.db == nil {
+		return nil
+	}
+	db := m.db
+	m.db = nil
+	return db.Close()
+}
