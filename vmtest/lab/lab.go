@@ -23,6 +23,7 @@ type Options struct {
 	Emulation Emulation     // who delays packets; the zero value is InProcess
 	Rate      uint64        // bits per second of IP packets in each direction; 0 is 1 Gbit/s
 	Trace     *Trace        // what A to B delivers by, instead of Rate; InProcess only
+	TraceBA   *Trace        // the same of B to A; nil: by Rate
 	RTT       time.Duration // two-way delay of the empty link, half in each direction; 0 is none
 	OneWay    bool          // all of RTT is from A to B, and the way back is not delayed
 
@@ -67,7 +68,7 @@ func (o Options) check() error {
 	switch {
 	case o.Emulation != InProcess && o.Emulation != InKernel:
 		return fmt.Errorf("there is no emulation %d; use InProcess or InKernel", o.Emulation)
-	case o.Emulation == InKernel && o.Trace != nil:
+	case o.Emulation == InKernel && (o.Trace != nil || o.TraceBA != nil):
 		return errors.New("netem cannot replay a trace; use the emulation InProcess for it")
 	case !(o.Loss >= 0 && o.Loss <= 1):
 		return fmt.Errorf("loss is a probability from 0 to 1, not %g", o.Loss)
@@ -153,7 +154,7 @@ func (l *Lab) newLink() (*Link, error) {
 	if l.router == nil {
 		return &Link{
 			AB: newDirection(newPipe(l.A.tun, l.B.tun, ab, keyAB, o.Trace, o.DSCP), ab, numberAB),
-			BA: newDirection(newPipe(l.B.tun, l.A.tun, ba, keyBA, nil, o.DSCP), ba, numberBA),
+			BA: newDirection(newPipe(l.B.tun, l.A.tun, ba, keyBA, o.TraceBA, o.DSCP), ba, numberBA),
 		}, nil
 	}
 	for _, s := range l.sites {
