@@ -4,6 +4,7 @@ package loader
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -35,6 +36,7 @@ const (
 	sinkPort = 7000 // reads to the end and answers how many bytes that were
 	backPort = 7001 // reads a port and connects to it at site A, as a client of the sink's kind
 	idlePort = 7002 // reads to the end and answers nothing
+	hashPort = 7003 // reads to the end and answers the SHA-256 of it
 )
 
 // site is what the inner test knows of the lab.
@@ -107,6 +109,7 @@ func serveSite(t *testing.T, l *lab.Lab, a netip.Addr) {
 	for port, handle := range map[uint16]func(net.Conn){
 		sinkPort: sink,
 		idlePort: func(c net.Conn) { io.Copy(io.Discard, c) },
+		hashPort: hashSink,
 		backPort: func(c net.Conn) { connectBack(l, c) },
 	} {
 		ln, err := l.B.Listen("tcp", netip.AddrPortFrom(a, port).String())
@@ -130,6 +133,13 @@ func sink(c net.Conn) {
 	n, err := io.Copy(io.Discard, c)
 	if err == nil {
 		binary.Write(c, binary.BigEndian, n)
+	}
+}
+
+func hashSink(c net.Conn) {
+	h := sha256.New()
+	if _, err := io.Copy(h, c); err == nil {
+		c.Write(h.Sum(nil))
 	}
 }
 

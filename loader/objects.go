@@ -30,6 +30,9 @@ func (l *Loader) createMaps() error {
 		if name == "tl_orig" {
 			s.MaxEntries = min(s.MaxEntries, backlog())
 		}
+		if name == "tl_loss" && l.o.lossBytes != 0 {
+			s.MaxEntries = l.o.lossBytes
+		}
 		m, err := ebpf.NewMap(s)
 		switch {
 		case errors.Is(err, unix.EPERM):

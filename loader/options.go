@@ -38,6 +38,8 @@ type Options struct {
 	ccMode  cc.Mode // tests: as on a kernel without links of struct_ops
 
 	forceClsact bool // tests: marks are written as on a kernel without tcx
+
+	lossBytes uint32 // tests: room of tl_loss
 }
 
 // withDefaults fills in what is left out and refuses what cannot be meant.

@@ -41,7 +41,7 @@ var stages = []stage{
 // short are the tests of the stage of that name, for when the whole takes too long.
 var short = []string{
 	"TestDSCP", "TestRegister", "TestLiveFlowsKeepTheirs", // bpf, cc
-	"TestSteered", "TestRulesOfSockets", "TestTelemetry", "TestUntouchedForWhatTheSocketIs", "TestPins", "TestSpliceSelfTest", // loader
+	"TestSteered", "TestRulesOfSockets", "TestTelemetry", "TestChoiceOfPath", "TestLossEvents", "TestUntouchedForWhatTheSocketIs", "TestPins", "TestSpliceSelfTest", // loader
 	"TestEveryRetransmissionIsMarked", "TestClsactMarksEveryRetransmission", "TestCleanupAfterKill", "TestCgroupLayouts",
 	"TestBpftoolNamesTheFieldsOfPinnedMaps", "TestBytesAreExactBothWays", "TestCurlAndNginx", "TestIPv6Only", "TestCleanupAfterAKill", // vmtest
 	"TestTheListenerOutlivesTheHooks", "TestRED",
