@@ -15,17 +15,53 @@ import (
 type mathTlFunction uint32
 
 const (
-	mathTlFunctionTL_CBRT           mathTlFunction = 0
-	mathTlFunctionTL_CUBIC_K        mathTlFunction = 1
-	mathTlFunctionTL_CUBIC_DELTA    mathTlFunction = 2
-	mathTlFunctionTL_ILLINOIS_ALPHA mathTlFunction = 3
-	mathTlFunctionTL_ILLINOIS_BETA  mathTlFunction = 4
-	mathTlFunctionTL_FILTER8        mathTlFunction = 5
-	mathTlFunctionTL_BIC_COUNT      mathTlFunction = 6
-	mathTlFunctionTL_MUL_DIV        mathTlFunction = 7
-	mathTlFunctionTL_AFTER          mathTlFunction = 8
-	mathTlFunctionTL_HIGHSPEED_CWND mathTlFunction = 9
-	mathTlFunctionTL_HIGHSPEED_LESS mathTlFunction = 10
+	mathTlFunctionTL_CBRT                  mathTlFunction = 0
+	mathTlFunctionTL_CUBIC_K               mathTlFunction = 1
+	mathTlFunctionTL_CUBIC_DELTA           mathTlFunction = 2
+	mathTlFunctionTL_ILLINOIS_ALPHA        mathTlFunction = 3
+	mathTlFunctionTL_ILLINOIS_BETA         mathTlFunction = 4
+	mathTlFunctionTL_FILTER8               mathTlFunction = 5
+	mathTlFunctionTL_BIC_COUNT             mathTlFunction = 6
+	mathTlFunctionTL_MUL_DIV               mathTlFunction = 7
+	mathTlFunctionTL_AFTER                 mathTlFunction = 8
+	mathTlFunctionTL_HIGHSPEED_CWND        mathTlFunction = 9
+	mathTlFunctionTL_HIGHSPEED_LESS        mathTlFunction = 10
+	mathTlFunctionTL_DECREASE              mathTlFunction = 11
+	mathTlFunctionTL_DECREASE_BY           mathTlFunction = 12
+	mathTlFunctionTL_CONVERGE              mathTlFunction = 13
+	mathTlFunctionTL_TICKS                 mathTlFunction = 14
+	mathTlFunctionTL_CUBIC_TARGET          mathTlFunction = 15
+	mathTlFunctionTL_CUBIC_COUNT           mathTlFunction = 16
+	mathTlFunctionTL_CUBIC_RENO_COUNT      mathTlFunction = 17
+	mathTlFunctionTL_HYSTART_DELAY         mathTlFunction = 18
+	mathTlFunctionTL_HYSTART_TRAIN         mathTlFunction = 19
+	mathTlFunctionTL_ILLINOIS_NEXT_ALPHA   mathTlFunction = 20
+	mathTlFunctionTL_WESTWOOD_FILTER       mathTlFunction = 21
+	mathTlFunctionTL_WESTWOOD_ACKNOWLEDGED mathTlFunction = 22
+	mathTlFunctionTL_WESTWOOD_WINDOW       mathTlFunction = 23
+	mathTlFunctionTL_YEAH_QUEUE            mathTlFunction = 24
+	mathTlFunctionTL_YEAH_IS_LONG          mathTlFunction = 25
+	mathTlFunctionTL_YEAH_DRAINED          mathTlFunction = 26
+	mathTlFunctionTL_YEAH_LEFT             mathTlFunction = 27
+	mathTlFunctionTL_VENO_QUEUE            mathTlFunction = 28
+	mathTlFunctionTL_VENO_LEFT             mathTlFunction = 29
+	mathTlFunctionTL_VEGAS_QUEUE           mathTlFunction = 30
+	mathTlFunctionTL_VEGAS_EXIT            mathTlFunction = 31
+	mathTlFunctionTL_VEGAS_NEXT            mathTlFunction = 32
+	mathTlFunctionTL_HTCP_ALPHA            mathTlFunction = 33
+	mathTlFunctionTL_HTCP_BETA             mathTlFunction = 34
+	mathTlFunctionTL_HTCP_IS_STEADY        mathTlFunction = 35
+	mathTlFunctionTL_HYBLA_RHO             mathTlFunction = 36
+	mathTlFunctionTL_HYBLA_RHO2            mathTlFunction = 37
+	mathTlFunctionTL_HYBLA_SLOW_START      mathTlFunction = 38
+	mathTlFunctionTL_HYBLA_AVOID           mathTlFunction = 39
+	mathTlFunctionTL_LP_HZ                 mathTlFunction = 40
+	mathTlFunctionTL_LP_RESET              mathTlFunction = 41
+	mathTlFunctionTL_LP_SAMPLE             mathTlFunction = 42
+	mathTlFunctionTL_LP_IS_QUEUED          mathTlFunction = 43
+	mathTlFunctionTL_LP_BEGIN_ANEW         mathTlFunction = 44
+	mathTlFunctionTL_HIGHSPEED_ROW         mathTlFunction = 45
+	mathTlFunctionTL_HIGHSPEED_LEFT        mathTlFunction = 46
 )
 
 // Names of all BPF objects in the ELF.
@@ -36,6 +72,7 @@ const (
 	mathVarTlA            = "tl_a"
 	mathVarTlB            = "tl_b"
 	mathVarTlC            = "tl_c"
+	mathVarTlD            = "tl_d"
 	mathVarTlFunctionType = "tl_function_type"
 	mathVarTlResult       = "tl_result"
 	mathVarTlWhich        = "tl_which"
@@ -99,6 +136,7 @@ type mathVariableSpecs struct {
 	TlA            *ebpf.VariableSpec `ebpf:"tl_a"`
 	TlB            *ebpf.VariableSpec `ebpf:"tl_b"`
 	TlC            *ebpf.VariableSpec `ebpf:"tl_c"`
+	TlD            *ebpf.VariableSpec `ebpf:"tl_d"`
 	TlFunctionType *ebpf.VariableSpec `ebpf:"tl_function_type"`
 	TlResult       *ebpf.VariableSpec `ebpf:"tl_result"`
 	TlWhich        *ebpf.VariableSpec `ebpf:"tl_which"`
@@ -137,6 +175,7 @@ type mathVariables struct {
 	TlA            *ebpf.Variable `ebpf:"tl_a"`
 	TlB            *ebpf.Variable `ebpf:"tl_b"`
 	TlC            *ebpf.Variable `ebpf:"tl_c"`
+	TlD            *ebpf.Variable `ebpf:"tl_d"`
 	TlFunctionType *ebpf.Variable `ebpf:"tl_function_type"`
 	TlResult       *ebpf.Variable `ebpf:"tl_result"`
 	TlWhich        *ebpf.Variable `ebpf:"tl_which"`

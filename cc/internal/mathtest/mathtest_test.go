@@ -36,7 +36,7 @@ func newKernel(t *testing.T) *kernel {
 
 func (k *kernel) call(f mathTlFunction, args ...uint64) uint64 {
 	k.t.Helper()
-	vars := []*ebpf.Variable{k.objs.TlA, k.objs.TlB, k.objs.TlC}
+	vars := []*ebpf.Variable{k.objs.TlA, k.objs.TlB, k.objs.TlC, k.objs.TlD}
 	err := k.objs.TlWhich.Set(uint32(f))
 	for i, a := range args {
 		if err == nil {
