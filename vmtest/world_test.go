@@ -46,6 +46,7 @@ type agent struct {
 	proc   *lab.Process
 	log    *syncBuffer
 	exited chan struct{}
+	killed bool // since its start; what it left is cleaned up at the end
 }
 
 type syncBuffer struct {
@@ -199,6 +200,7 @@ func (g *agent) start() {
 	go func() { _ = proc.Wait(); close(exited) }()
 	g.t.Cleanup(func() {
 		g.stop()
+		g.cleanUp()
 		if g.t.Failed() {
 			g.t.Logf("the agent at %s:\n%s", g.name, tail(g.log.String(), 60))
 		}
@@ -217,7 +219,21 @@ func (g *agent) start() {
 func (g *agent) stop() { g.signal(os.Interrupt, testkit.Wait(40*time.Second)) }
 
 // kill ends the agent with SIGKILL.
-func (g *agent) kill() { g.signal(os.Kill, testkit.Wait(10*time.Second)) }
+func (g *agent) kill() {
+	g.signal(os.Kill, testkit.Wait(10*time.Second))
+	g.killed = true
+}
+
+// cleanUp removes what a killed agent has left, so that the next test's agent of this name finds nothing of it.
+func (g *agent) cleanUp() {
+	if !g.killed {
+		return
+	}
+	g.killed = false
+	if out, err := g.site.Command(context.Background(), binary(g.t), "cleanup", "--config", g.path("trunkline.yaml")).CombinedOutput(); err != nil {
+		g.t.Errorf("cleaning up after the agent at %s: %v: %s", g.name, err, out)
+	}
+}
 
 func (g *agent) signal(s os.Signal, limit time.Duration) {
 	g.t.Helper()
