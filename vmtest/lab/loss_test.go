@@ -147,23 +147,27 @@ func TestOneWay(t *testing.T) {
 		l := newLab(t, Options{Emulation: e, RTT: rtt, OneWay: true, NoIPv6: true})
 		between(t, "connect time", connectTime(t, l, l.B.Addr4), rtt, 3*rtt/2)
 		to, from := datagrams(t, l)
-		start := time.Now()
-		if _, err := from.Write([]byte("x")); err != nil {
-			t.Fatal(err)
+		forth, back := time.Hour, time.Hour // the best of some
+		for range 5 {
+			start := time.Now()
+			if _, err := from.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			_, sender, err := to.ReadFrom(make([]byte, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			forth, start = min(forth, time.Since(start)), time.Now()
+			if _, err := to.WriteTo([]byte("x"), sender); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := from.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			back = min(back, time.Since(start))
 		}
-		_, back, err := to.ReadFrom(make([]byte, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		between(t, "forth", time.Since(start), rtt, 3*rtt/2)
-		start = time.Now()
-		if _, err := to.WriteTo([]byte("x"), back); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := from.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		between(t, "back", time.Since(start), 0, rtt/2)
+		between(t, "forth", forth, rtt, 3*rtt/2)
+		between(t, "back", back, 0, rtt/2)
 	})
 }
 
