@@ -145,11 +145,7 @@ func New(o Options) (_ *Lab, err error) {
 // newLink joins the sites.
 func (l *Lab) newLink() (*Link, error) {
 	o := l.opts
-	share := 0.5
-	if o.OneWay {
-		share = 1
-	}
-	ab, ba := newShape(o, share, true), newShape(o, 1-share, !o.LossAB)
+	ab, ba := o.shapes()
 	keyAB, keyBA := lossKey(o.Seed, numberAB), lossKey(o.Seed, numberBA)
 	if l.router == nil {
 		return &Link{

@@ -85,15 +85,22 @@ type shape struct {
 	queueBDP   float64
 	queueBytes uint64 // instead of queueBDP, if not 0
 	down       bool
+	mark       bool // what is ECN-capable gets CE
 }
 
-func newShape(o Options, share float64, loss bool) shape {
-	s := shape{rate: float64(o.Rate), rtt: o.RTT, share: share, burst: o.Burst, dataOnly: o.LossAB,
+// shapes are those of the two directions.
+func (o Options) shapes() (ab, ba shape) {
+	ab = shape{rate: float64(o.Rate), rtt: o.RTT, share: 0.5, loss: o.Loss, burst: o.Burst, dataOnly: o.LossAB,
 		queueBDP: o.QueueBDP, queueBytes: o.QueueBytes}
-	if loss {
-		s.loss = o.Loss
+	if o.OneWay {
+		ab.share = 1
 	}
-	return s
+	ba = ab
+	ba.share = 1 - ab.share
+	if o.LossAB {
+		ba.loss = 0
+	}
+	return ab, ba
 }
 
 // delay is how long a packet is on its way once it has left the queue.
@@ -172,6 +179,10 @@ func (d *Direction) SetRate(bitps uint64) {
 
 // SetLoss sets the share of packets, 0 to 1, that is lost.
 func (d *Direction) SetLoss(p float64) { d.set(func(s *shape) { s.loss = p }) }
+
+// SetMark has the direction say in each TCP segment with payload whose ends can read it that there was congestion (ECN), or
+// not any more. Only in-process; nothing is marked otherwise.
+func (d *Direction) SetMark(on bool) { d.set(func(s *shape) { s.mark = on }) }
 
 // Stats reads the counters since the lab began; of a closed lab the last ones, and if the kernel does not tell them those
 // read before (see Link.Err).

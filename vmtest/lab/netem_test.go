@@ -140,3 +140,26 @@ func worstDelay(t *testing.T, l *Lab, n int, interval time.Duration) (worst time
 		worst = max(worst, time.Since(start)-time.Duration(binary.BigEndian.Uint64(buf)))
 	}
 }
+
+func TestNetemShape(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		ab   netemShape
+		ba   netemShape
+	}{
+		{"a queue of one bandwidth-delay product behind half the delay", Options{Rate: 12e6, RTT: 100 * time.Millisecond, QueueBDP: 1},
+			netemShape{1.5e6, 50 * time.Millisecond, 50 + 100}, netemShape{1.5e6, 50 * time.Millisecond, 50 + 100}},
+		{"one way", Options{Rate: 12e6, RTT: 100 * time.Millisecond, QueueBDP: 2, OneWay: true},
+			netemShape{1.5e6, 100 * time.Millisecond, 100 + 200}, netemShape{1.5e6, 0, 200}},
+		{"bytes", Options{Rate: 12e6, RTT: 100 * time.Millisecond, QueueBDP: 2, QueueBytes: 45000, OneWay: true},
+			netemShape{1.5e6, 100 * time.Millisecond, 100 + 30}, netemShape{1.5e6, 0, 30}},
+		{"never below the least queue", Options{Rate: 1e6, QueueBytes: 1}, netemShape{125e3, 0, 20}, netemShape{125e3, 0, 20}},
+		{"never without rate", Options{Rate: 1, QueueBDP: 1}, netemShape{1, 0, 20}, netemShape{1, 0, 20}},
+	} {
+		ab, ba := c.o.shapes()
+		if ab.netem() != c.ab || ba.netem() != c.ba {
+			t.Errorf("%s: %+v and %+v, want %+v and %+v", c.name, ab.netem(), ba.netem(), c.ab, c.ba)
+		}
+	}
+}

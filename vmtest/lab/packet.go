@@ -133,6 +133,25 @@ func (p *packet) part(first, last int) []byte {
 	return o
 }
 
+// markCE says in the IP header that there was congestion, if the ends can read it, and returns whether they can.
+func (p *packet) markCE() bool {
+	ip := p.raw[vnetHeader:]
+	if p.v6 {
+		if ip[1]&0x30 == 0 {
+			return false
+		}
+		ip[1] |= 0x30
+		return true
+	}
+	if ip[1]&3 == 0 {
+		return false
+	}
+	ip[1] |= 3
+	ip[10], ip[11] = 0, 0
+	binary.BigEndian.PutUint16(ip[10:], ^fold(sum16(ip[:p.ipHeader], 0)))
+	return true
+}
+
 // sum16 adds the big-endian 16-bit words of b, whose length is even, to sum.
 func sum16(b []byte, sum uint32) uint32 {
 	for i := 0; i+1 < len(b); i += 2 {

@@ -121,7 +121,11 @@ func (p *pipe) accept(pkt *packet, now time.Time) {
 	p.stat.Packets++
 	p.stat.Segments += uint64(pkt.segments)
 	p.truth.observe(pkt, &p.stat)
-	numbered := !p.shape.dataOnly || pkt.tcp && pkt.payload() > 0
+	data := pkt.tcp && pkt.payload() > 0
+	numbered := data || !p.shape.dataOnly
+	if p.shape.mark && data && pkt.markCE() {
+		p.stat.MarkedCE += uint64(pkt.segments)
+	}
 
 	first, size := 0, 0 // the part that is being gathered
 	for i := range pkt.segments {

@@ -26,6 +26,7 @@ type Stats struct {
 	RetransmitsMarked uint64 // of the retransmissions, with the DSCP
 	FirstMarked       uint64 // first transmissions with the DSCP
 	SynAckRetransmits uint64
+	MarkedCE          uint64 // segments in which the link said that there was congestion
 	PartlyNew         uint64 // old and new bytes in one segment: neither a first nor a second transmission
 }
 
@@ -63,6 +64,7 @@ func (s *Stats) each(o Stats, f func(a, b uint64) uint64) {
 		{&s.DataSegments, o.DataSegments}, {&s.Retransmits, o.Retransmits},
 		{&s.RetransmitsMarked, o.RetransmitsMarked}, {&s.FirstMarked, o.FirstMarked},
 		{&s.SynAckRetransmits, o.SynAckRetransmits}, {&s.PartlyNew, o.PartlyNew},
+		{&s.MarkedCE, o.MarkedCE},
 	} {
 		*c.a = f(*c.a, c.b)
 	}
