@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -19,6 +20,7 @@ type Report struct {
 	Rows    []any
 	Tables  []Table
 	Plots   []Plot
+	Files   map[string][]byte // further ones for --out, by name
 }
 
 // What --out writes, beside the plots under their own names.
@@ -61,6 +63,7 @@ func (r *Report) deliver(o Options) error {
 
 func (r *Report) files(dir string, table, asJSON []byte) error {
 	files := map[string][]byte{tableName: table, jsonName: asJSON}
+	maps.Copy(files, r.Files)
 	for _, p := range r.Plots {
 		svg, err := p.svg()
 		if err != nil {

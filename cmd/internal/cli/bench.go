@@ -9,12 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trunkline/trunkline/cmd/internal/bench"
+	"github.com/trunkline/trunkline/cmd/internal/bench/cc"
 	"github.com/trunkline/trunkline/cmd/internal/bench/overhead"
 )
 
 // benches is the catalogue of experiments, in the order of the help.
 var benches = []func() *bench.Bench{
 	overhead.New,
+	cc.New,
 }
 
 func benchCommand(env Env) *cobra.Command {
@@ -69,6 +71,16 @@ func benchChildren() []*cobra.Command {
 		{
 			Use: overhead.ServeCommand + " ADDRESS", Hidden: true, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error { return overhead.ServeMain(args, cmd.OutOrStdout()) },
+		},
+		{
+			Use: cc.ReceiveCommand + " ADDRESS PORT...", Hidden: true, Args: cobra.MinimumNArgs(2),
+			RunE: func(cmd *cobra.Command, args []string) error { return cc.ReceiveMain(args, cmd.OutOrStdout()) },
+		},
+		{
+			Use: cc.SendCommand + " ORDER", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return cc.SendMain(args, cmd.InOrStdin(), cmd.OutOrStdout())
+			},
 		},
 		{
 			Use: overhead.LoadCommand + " connect|bulk ADDRESS FOR PARALLEL SEED", Hidden: true, Args: cobra.ExactArgs(5),

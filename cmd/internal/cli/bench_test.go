@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,5 +149,66 @@ func TestBenchInterrupted(t *testing.T) {
 	err := c.Wait()
 	if c.ProcessState.ExitCode() != exitError || strings.TrimSpace(stderr.String()) != "trunkline: interrupted" || stdout.Len() > 0 {
 		t.Errorf("%v, stdout %q, stderr %q", err, stdout, stderr)
+	}
+}
+
+func offersReno(t *testing.T) bool {
+	t.Helper()
+	offered, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Contains(strings.Fields(string(offered)), "tl_reno")
+}
+
+// One path, ours beside the kernel's and the automatic choice, over the lab's emulator.
+func TestBenchCC(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	c, stdout, stderr := benchRun(t, "cc", "--algorithms", "reno,auto", "--rate", "10Mbit", "--delay", "20ms", "--loss", "1e-3", "--runs", "1",
+		"--time", testkit.Wait(time.Second).String(), "--emulation", "lab", "--json", "--out", out)
+	before := offersReno(t)
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	var r struct {
+		Rows []json.RawMessage
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v in %s", err, stdout)
+	}
+	rows := make([]any, len(r.Rows))
+	seen := map[string]bool{}
+	for i, text := range r.Rows {
+		rows[i] = text
+		var row struct {
+			Algorithm, Source, Chosen string
+			Run                       int
+			Goodput                   float64 `json:"goodput_Mbps"`
+			P95                       float64 `json:"p95_rtt_ms"`
+		}
+		if err := json.Unmarshal(text, &row); err != nil {
+			t.Fatal(err)
+		}
+		seen[row.Algorithm+" "+row.Source] = true
+		if row.Goodput <= 0 || row.Goodput > 10 || row.P95 < 20 || row.Run != 1 || (row.Chosen != "") != (row.Algorithm == "auto") {
+			t.Errorf("%s", text)
+		}
+	}
+	benchtest.CheckRows(t, rows)
+	if !seen["reno builtin"] {
+		t.Error("the kernel's reno was not run")
+	}
+	for _, name := range []string{"reno tl", "auto tl"} {
+		if !seen[name] && !strings.Contains(stderr.String(), "not run") {
+			t.Errorf("there is neither a row %q nor a reason in\n%s", name, stderr)
+		}
+	}
+	for _, name := range []string{"table.txt", "bench.json", "rows.tsv"} {
+		if content, err := os.ReadFile(filepath.Join(out, name)); err != nil || len(content) == 0 {
+			t.Errorf("%s: %d bytes, %v", name, len(content), err)
+		}
+	}
+	if after := offersReno(t); after && !before {
+		t.Error("the kernel still offers tl_reno")
 	}
 }

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench"
+	"github.com/trunkline/trunkline/vmtest/lab"
+)
+
+// row is one run. What a run does not have is left out of the JSON, and empty in the table of all rows.
+type row struct {
+	Algorithm   string  `json:"algorithm"` // without tl_
+	Source      string  `json:"source"`    // tl, module, builtin; with -again a second turn with the same losses
+	RateMbps    float64 `json:"rate_Mbps"` // of a trace the mean
+	DelayMs     float64 `json:"delay_ms"`  // round trip of the empty path
+	Loss        float64 `json:"loss"`      // share of data packets
+	Run         int     `json:"run"`       // from 1
+	GoodputMbps float64 `json:"goodput_Mbps"`
+	Retransmits uint64  `json:"retransmits"` // segments
+	P95RTTMs    float64 `json:"p95_rtt_ms"`  // of the smoothed round trip, sampled
+	MinRTTMs    float64 `json:"min_rtt_ms"`
+	RTOs        *int    `json:"rtos,omitempty"` // time-outs; where the kernel counts them
+	QueueBDP    float64 `json:"queue_bdp"`
+	Burst       float64 `json:"burst"` // packets lost in a row, on average
+	Seconds     float64 `json:"seconds"`
+	Bytes       uint64  `json:"bytes"` // received, in time
+	Seed        uint64  `json:"seed"`  // of the losses
+	Emulation   string  `json:"emulation"`
+	Lost        uint64  `json:"lost"`            // packets, by the path's losses; of all flows there
+	QueueDrops  uint64  `json:"queue_drops"`     // packets that found the queue full; of all flows
+	WindowMs    float64 `json:"rwnd_limited_ms"` // held up by the receiver's window: then it is not the algorithm that is seen
+	Flows       int     `json:"flows"`
+	Jain        float64 `json:"jain,omitempty"`         // of the flows among themselves
+	JainBetween float64 `json:"jain_between,omitempty"` // of these and those beside
+
+	Chosen      string `json:"chosen,omitempty"` // auto: at the end
+	ChosenFirst string `json:"chosen_first,omitempty"`
+
+	Beside            string  `json:"beside,omitempty"`
+	BesideMbps        float64 `json:"beside_goodput_Mbps,omitempty"`
+	BesideRetransmits uint64  `json:"beside_retransmits,omitempty"`
+	Trace             string  `json:"trace,omitempty"`
+	Change            string  `json:"change,omitempty"`
+
+	cell    cell
+	subject subject
+}
+
+// flows is what both ends saw in a run.
+type flows struct {
+	subject  *subject
+	cell     *cell
+	run      int
+	seed     uint64
+	measured []sent
+	beside   []sent
+	got      map[uint32]received
+	path     lab.Stats // what the way there did to them
+}
+
+const digits = 4 // of every figure: more would be noise
+
+// result makes the row of a run, and its course.
+func (e *experiment) result(f *flows) (row, *trace, error) {
+	mine, err := e.carried(f.measured, f.got)
+	if err != nil {
+		return row{}, nil, err
+	}
+	r := row{
+		Algorithm: f.subject.algorithm, Source: f.subject.source, RateMbps: bench.Significant(float64(f.cell.rate)/1e6, digits),
+		DelayMs: f.cell.delay.Seconds() * 1e3, Loss: f.cell.loss, Run: f.run, Seed: f.seed, QueueBDP: e.queueBDP, Burst: e.burst,
+		Emulation: e.plan.emulation, Flows: len(f.measured), Trace: f.cell.traceName(), Change: strings.Join(e.changes, " "),
+		GoodputMbps: bench.Significant(sum(mine.goodput), digits), Retransmits: mine.retransmits, Seconds: bench.Significant(mine.seconds, digits),
+		Bytes: mine.bytes, P95RTTMs: bench.Significant(p95RTT(f.measured), digits), Lost: f.path.Lost,
+		QueueDrops: f.path.QueueDrops, cell: *f.cell, subject: *f.subject,
+	}
+	first := &f.measured[0]
+	r.MinRTTMs = bench.Significant(float64(first.MinRTTUs)/1e3, digits)
+	r.WindowMs = bench.Significant(float64(first.RwndUs)/1e3, digits)
+	if mine.rtos >= 0 {
+		r.RTOs = &mine.rtos
+	}
+	if f.subject.auto() {
+		r.Chosen, r.ChosenFirst = first.Congestion, first.First
+	}
+	if len(mine.goodput) > 1 {
+		r.Jain = bench.Significant(jain(mine.goodput), digits)
+	}
+	if len(f.beside) > 0 {
+		theirs, err := e.carried(f.beside, f.got)
+		if err != nil {
+			return row{}, nil, err
+		}
+		r.Beside, r.BesideMbps, r.BesideRetransmits = e.plan.beside, bench.Significant(sum(theirs.goodput), digits), theirs.retransmits
+		r.JainBetween = bench.Significant(jain(slices.Concat(mine.goodput, theirs.goodput)), digits)
+	}
+	return r, newTrace(f), nil
+}
+
+// carried is what flows of one algorithm achieved together.
+type carried struct {
+	goodput     []float64 // Mbit/s, of each
+	bytes       uint64
+	seconds     float64 // of the longest
+	retransmits uint64
+	rtos        int // -1: not counted by this kernel
+}
+
+func (e *experiment) carried(flows []sent, got map[uint32]received) (c carried, err error) {
+	for i := range flows {
+		s := &flows[i]
+		r, ok := got[s.ID]
+		if !ok {
+			return c, fmt.Errorf("the receiver knows nothing of flow %d", s.ID)
+		}
+		bytes, seconds := r.InTime, e.plan.duration.Seconds()
+		if e.plan.duration == 0 {
+			if r.Bytes != s.Bytes {
+				return c, fmt.Errorf("%d bytes were sent, the receiver took %d", s.Bytes, r.Bytes)
+			}
+			bytes, seconds = r.Bytes, float64(r.LastNs-s.StartNs)/1e9
+		}
+		c.goodput = append(c.goodput, float64(bytes)*8/1e6/seconds)
+		c.bytes += bytes
+		c.seconds = max(c.seconds, seconds)
+		c.retransmits += s.Retransmits
+		c.rtos += s.RTOs
+	}
+	if slices.ContainsFunc(flows, func(s sent) bool { return s.RTOs < 0 }) {
+		c.rtos = -1
+	}
+	return c, nil
+}
+
+// rowWriter writes rows as they come, so that what is interrupted after hours has not been for nothing.
+type rowWriter struct{ f *os.File }
+
+// rowsName is the file of all rows below --out.
+const rowsName = "rows.tsv"
+
+func openRows(dir string) (*rowWriter, error) {
+	if dir == "" {
+		return &rowWriter{}, nil
+	}
+	f, err := os.Create(filepath.Join(dir, rowsName))
+	if err != nil {
+		return nil, fmt.Errorf("--out %s: %w", dir, err)
+	}
+	w := &rowWriter{f}
+	return w, w.line(rowNames())
+}
+
+func (w *rowWriter) add(r *row) error {
+	if w.f == nil {
+		return nil
+	}
+	return w.line(rowValues(r))
+}
+
+func (w *rowWriter) line(cells []string) error {
+	if _, err := w.f.WriteString(strings.Join(cells, "\t") + "\n"); err != nil {
+		return fmt.Errorf("writing %s: %w", rowsName, err)
+	}
+	return nil
+}
+
+func (w *rowWriter) close() error {
+	if w == nil || w.f == nil {
+		return nil
+	}
+	return w.f.Close()
+}
+
+// eachField calls f with what a field is called in JSON.
+func eachField(r *row, f func(name string, value reflect.Value, optional bool)) {
+	v := reflect.ValueOf(r).Elem()
+	for i := range v.NumField() {
+		if name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "" {
+			f(name, v.Field(i), option == "omitempty")
+		}
+	}
+}
+
+func rowNames() (names []string) {
+	eachField(&row{}, func(name string, _ reflect.Value, _ bool) { names = append(names, name) })
+	return names
+}
+
+// rowValues writes figures as JSON does.
+func rowValues(r *row) (values []string) {
+	eachField(r, func(_ string, v reflect.Value, optional bool) {
+		if optional && v.IsZero() {
+			values = append(values, "")
+			return
+		}
+		text, err := json.Marshal(v.Interface())
+		if err != nil {
+			text = []byte(errors.Join(err).Error())
+		}
+		values = append(values, strings.Trim(string(text), `"`))
+	})
+	return values
+}
