@@ -291,8 +291,8 @@ func TestChoiceChangesUnderFlow(t *testing.T) {
 		if err := l.Apply(nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if offered(t, "tl_illinois") {
-			t.Error("a candidate is there though no rule is auto any more")
+		if f := feature(t, l, "struct-ops"); strings.Contains(f.Detail, "tl_illinois") {
+			t.Errorf("a candidate is held though no rule is auto any more: %+v", f)
 		}
 	}, nil)
 }

@@ -107,11 +107,45 @@ func algorithmsOfRules(t *testing.T, s site, mode cc.Mode) {
 	}
 	transfer(t, c, 1<<20)
 	showsInsides(t, l, s, rules("tl_illinois"))
+	candidatesOfRules(t, l, s)
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(dir, "locks")); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// candidatesOfRules has ours chosen by path: they are there while a rule is auto, with the candidates as they are then.
+func candidatesOfRules(t *testing.T, l *Loader, s site) {
+	t.Helper()
+	auto := policy.Rule{ID: 1, Name: "auto", Remote: full(s.B4), Congestion: "reno", Auto: true}
+	l.SetCandidates([]string{"tl_reno", "tl_lp", "reno"})
+	if offered(t, "tl_reno") {
+		t.Error("it is there though no rule is auto")
+	}
+	for _, x := range []struct {
+		candidates []string
+		auto       bool
+		want       string
+	}{{[]string{"tl_reno", "tl_lp", "reno"}, true, "tl_lp, tl_reno"}, {[]string{"tl_lp"}, true, "tl_lp"}, {nil, false, ""}} {
+		l.SetCandidates(x.candidates)
+		auto.Auto = x.auto
+		if err := l.Apply([]policy.Rule{auto}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if f := feature(t, l, "struct-ops"); !strings.HasSuffix(f.Detail, x.want) || offered(t, "tl_lp") != x.auto {
+			t.Errorf("candidates %v, auto %v: %+v", x.candidates, x.auto, f)
+		}
+		if !x.auto {
+			continue
+		}
+		choose(t, l, Choice{Prefix: full(s.B4), Congestion: "tl_lp"})
+		c := dialAt(t, s.B4, sinkPort)
+		if got := congestionOf(t, c); got != "tl_lp" {
+			t.Errorf("a flow has %s, want what is chosen", got)
+		}
+		transfer(t, c, 100_000)
 	}
 }
 
