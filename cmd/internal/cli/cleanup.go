@@ -38,7 +38,7 @@ func cleanupCommand(env Env) *cobra.Command {
 			"Linux 6.4 congestion controls. Nothing else is\n" +
 			"touched; what someone else has changed since is left alone and reported. Programs and links need no cleaning: they go\n" +
 			"with the process, even on kill -9; before Linux 6.6 filters at interfaces do not, and are undone in the network namespace\n" +
-			"that cleanup runs in. Keys and configuration stay.",
+			"that cleanup runs in. Keys, configuration and what was learnt of paths (paths.db) stay.",
 		Example: "  trunkline cleanup                      # every instance under " + env.StateRoot + "\n" +
 			"  trunkline cleanup --instance east\n  trunkline cleanup --state-dir /srv/trunkline/east",
 		Args: cobra.NoArgs,
