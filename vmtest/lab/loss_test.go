@@ -33,40 +33,35 @@ func datagrams(t *testing.T, l *Lab) (to net.PacketConn, from net.Conn) {
 	return to, from
 }
 
-// lostOf sends datagrams with numbers, slowly enough for any queue, and returns those that do not arrive.
-func lostOf(t *testing.T, to net.PacketConn, from net.Conn, n int) (lost []int) {
+// lostOf sends datagrams with numbers, slowly enough for any queue, and returns those that do not arrive. Behind them comes one
+// more, of which nothing is lost.
+func lostOf(t *testing.T, l *Lab, to net.PacketConn, from net.Conn, n int) (lost []int) {
 	t.Helper()
-	sent := make(chan struct{})
+	before := l.Link.AB.Stats().Packets
 	go func() {
-		defer close(sent)
-		for i := range n {
+		for i := range n + 1 {
+			if i == n {
+				for l.Link.AB.Stats().Packets < before+uint64(n) {
+					time.Sleep(time.Millisecond)
+				}
+				l.Link.AB.SetLoss(0)
+			}
 			_, _ = from.Write(binary.BigEndian.AppendUint32(nil, uint32(i)))
 			if i%20 == 19 {
 				time.Sleep(time.Millisecond)
 			}
 		}
 	}()
+	_ = to.SetReadDeadline(time.Now().Add(testkit.Wait(20 * time.Second)))
 	buf := make([]byte, 100)
-	next := 0
-	for all := false; ; {
-		_ = to.SetReadDeadline(time.Now().Add(testkit.Wait(500 * time.Millisecond)))
+	for next := 0; next <= n; next++ {
 		k, _, err := to.ReadFrom(buf)
-		if err != nil && all {
-			break
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err != nil { // what is under way when the last is sent has as long again
-			<-sent
-			all = true
-			continue
-		}
-		got := int(binary.BigEndian.Uint32(buf[:k]))
-		for ; next < got; next++ {
+		for got := int(binary.BigEndian.Uint32(buf[:k])); next < got; next++ {
 			lost = append(lost, next)
 		}
-		next = got + 1
-	}
-	for ; next < n; next++ {
-		lost = append(lost, next)
 	}
 	return lost
 }
@@ -82,6 +77,7 @@ func TestSeedSaysWhatIsLost(t *testing.T) {
 				to, from := datagrams(t, l)
 				for i, seed := range []uint64{1, 2, 1} {
 					if i > 0 {
+						l.Link.SetLoss(loss)
 						l.Link.Restart(seed)
 					}
 					ch, want := chain{key: lossKey(seed, numberAB)}, []int(nil)
@@ -91,11 +87,11 @@ func TestSeedSaysWhatIsLost(t *testing.T) {
 						}
 					}
 					before := l.Link.AB.Stats()
-					if got := lostOf(t, to, from, n); !slices.Equal(got, want) {
+					if got := lostOf(t, l, to, from, n); !slices.Equal(got, want) {
 						t.Errorf("seed %d: lost %v, want %v", seed, got, want)
 					}
 					st := l.Link.AB.Stats().Since(before)
-					if st.Lost != uint64(len(want)) || st.Packets != uint64(n) || st.Bytes != uint64(n)*32 || st.QueueDrops != 0 {
+					if st.Lost != uint64(len(want)) || st.Packets != uint64(n+1) || st.Bytes != uint64(n+1)*32 || st.QueueDrops != 0 {
 						t.Errorf("seed %d: %+v", seed, st)
 					}
 				}
