@@ -64,3 +64,15 @@ func TestAutoFindings(t *testing.T) {
 		t.Errorf("without a usable candidate: %+v", r.findings)
 	}
 }
+
+// Modules come and go; what was said of trunkline's own holds, since asking costs a program.
+func TestRefresh(t *testing.T) {
+	before := []Candidate{{Name: "reno", Why: "gone"}, {Name: "nosuchcc"}, {Name: "tl_cubic", Why: "no struct_ops"}, {Name: "tl_reno"}}
+	now := Refresh(before)
+	if got := Usable(now); !slices.Equal(got, []string{"reno", "tl_reno"}) || now[1].Remedy == "" || now[2] != before[2] {
+		t.Errorf("got %+v", now)
+	}
+	if before[0].Usable() || !before[1].Usable() {
+		t.Errorf("what was given is changed: %+v", before)
+	}
+}
