@@ -61,6 +61,7 @@ func Lines(axes Axes, lines []Line) func(*plot.Plot) error {
 		p.X.Min, p.X.Max = least, max(least+1.3*(most-least), least+1e-9) // room for the legend
 		p.Legend.Top = true
 		p.Legend.TextStyle.Font.Size = vg.Points(8)
+		p.Legend.Padding = vg.Points(2)
 		p.Legend.ThumbnailWidth = vg.Points(18)
 		if axes.Names != nil {
 			p.X.Tick.Marker = namedTicks(axes.Names)

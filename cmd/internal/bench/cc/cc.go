@@ -108,7 +108,7 @@ func (e *experiment) say() {
 	}
 	if each := e.plan.duration; each > 0 && !e.session.Quick {
 		total := time.Duration(e.plan.all()) * (each + time.Second)
-		e.session.Progress.Notef("%d runs of %s over %d paths: about %s", e.plan.all(), units.FormatDuration(each), len(e.plan.cells),
+		e.session.Progress.Notef("%s of %s over %s: about %s", plural(e.plan.all(), "run"), units.FormatDuration(each), plural(len(e.plan.cells), "path"),
 			units.FormatDuration(total.Round(time.Second)))
 	}
 }

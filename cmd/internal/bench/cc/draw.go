@@ -126,7 +126,10 @@ func (e *experiment) drawRun(r *bench.Report, where, suffix string, traces []*tr
 	var windows, rates []bench.Line
 	step := max(1, int(e.plan.duration/binTime/throughputPoints))
 	for _, t := range traces {
-		windows, rates = append(windows, t.cwnd()), append(rates, t.throughput(step))
+		rates = append(rates, t.throughput(step))
+		if !t.subject.auto() { // what it chose may have a window of quite another kind
+			windows = append(windows, t.cwnd())
+		}
 	}
 	r.Plots = append(r.Plots,
 		bench.Plot{Name: "cwnd-" + suffix, Draw: bench.Lines(bench.Axes{Title: "Congestion window, " + where, X: "s", Y: "packets"}, windows)},

@@ -23,9 +23,26 @@ func (e *experiment) report() *bench.Report {
 	e.besideTables(r)
 	e.delayTables(r)
 	e.plots(r)
-	last := &r.Tables[0]
-	last.Notes = append(last.Notes, e.notes...)
+	e.noteLate()
+	first := &r.Tables[0]
+	first.Notes = append(first.Notes, e.notes...)
 	return r
+}
+
+// noteLate warns of runs in which the emulator did not keep up: their path was not what it is called.
+func (e *experiment) noteLate() {
+	const tooLateMs = 1
+	n, worst := 0, 0.0
+	for i := range e.rows {
+		if late := e.rows[i].LateMs; late > tooLateMs {
+			n++
+			worst = max(worst, late)
+		}
+	}
+	if n > 0 {
+		e.notes = append(e.notes, fmt.Sprintf("This machine was busy: in %d of %s the path's emulator was late by more than %d ms on average, by %s ms "+
+			"at worst (late_ms in the rows).", n, plural(len(e.rows), "run"), tooLateMs, bench.Figure(worst)))
+	}
 }
 
 // how says what a run was.
@@ -43,7 +60,11 @@ func (e *experiment) how() string {
 	if len(e.changes) > 0 {
 		how += ", changing " + strings.Join(e.changes, " ")
 	}
-	return fmt.Sprintf("%s, %s; median of %d, queue %g BDP, path by %s", how, plural(e.plan.runs, "run"), e.plan.runs, e.queueBDP, e.plan.emulation)
+	runs := "1 run"
+	if e.plan.runs > 1 {
+		runs = fmt.Sprintf("medians of %d runs", e.plan.runs)
+	}
+	return fmt.Sprintf("%s, %s, queue %g BDP, path by %s", how, runs, e.queueBDP, e.plan.emulation)
 }
 
 func plural(n int, what string) string {

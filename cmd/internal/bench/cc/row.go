@@ -37,6 +37,7 @@ type row struct {
 	Emulation   string  `json:"emulation"`
 	Lost        uint64  `json:"lost"`            // packets, by the path's losses; of all flows there
 	QueueDrops  uint64  `json:"queue_drops"`     // packets that found the queue full; of all flows
+	LateMs      float64 `json:"late_ms"`         // by how much the path's emulator missed its times, on average; 0 for netem
 	WindowMs    float64 `json:"rwnd_limited_ms"` // held up by the receiver's window: then it is not the algorithm that is seen
 	Flows       int     `json:"flows"`
 	Jain        float64 `json:"jain,omitempty"`         // of the flows among themselves
@@ -81,7 +82,7 @@ func (e *experiment) result(f *flows) (row, *trace, error) {
 		Emulation: e.plan.emulation, Flows: len(f.measured), Trace: f.cell.traceName(), Change: strings.Join(e.changes, " "),
 		GoodputMbps: bench.Significant(sum(mine.goodput), digits), Retransmits: mine.retransmits, Seconds: bench.Significant(mine.seconds, digits),
 		Bytes: mine.bytes, P95RTTMs: bench.Significant(p95RTT(f.measured), digits), Lost: f.path.Lost,
-		QueueDrops: f.path.QueueDrops, cell: *f.cell, subject: *f.subject,
+		QueueDrops: f.path.QueueDrops, LateMs: bench.Significant(f.path.LateAvg().Seconds()*1e3, digits), cell: *f.cell, subject: *f.subject,
 	}
 	first := &f.measured[0]
 	r.MinRTTMs = bench.Significant(float64(first.MinRTTUs)/1e3, digits)
