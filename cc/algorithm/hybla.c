@@ -10,11 +10,13 @@
  *   loss   1/2 of the window, as Reno
  *
  * Against the kernel's hybla: the same, without module parameters. As there, growth counts ACKs and not what they
- * acknowledge. The largest window is 65535 packets there by the socket's clamp, here by the algorithm.
+ * acknowledge. The largest window is 65535 packets there by the socket's clamp, here by the algorithm. A flow that comes to it
+ * in mid-flow keeps its window; there it begins anew, with rho packets.
  */
 #include "cc.h"
 
 #define MAX_CWND 65535
+#define HANDSHAKE 1 /* packets delivered before any data: the SYN */
 
 struct tl_hybla {
 	__u32 rho_x8;
@@ -42,7 +44,8 @@ void BPF_PROG(tl_hybla_init, struct sock *sk)
 	ca->doing = 1;
 	follow(tp, ca);
 	ca->rtt_min_us_x8 = tp->srtt_us;
-	tp->snd_cwnd = tl_max(ca->rho_x8 >> 3, 1U);
+	if (tp->delivered <= HANDSHAKE)
+		tp->snd_cwnd = tl_max(ca->rho_x8 >> 3, 1U);
 	TL_SIGN(sk);
 }
 
