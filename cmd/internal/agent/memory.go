@@ -15,7 +15,7 @@ import (
 type memory struct {
 	mu     sync.Mutex // guards what follows
 	db     *pathdb.DB
-	opened bool // or tried to
+	opened bool
 	err    error
 }
 
@@ -27,15 +27,13 @@ func (m *memory) open(path string, now time.Time, log *slog.Logger) []choice.Rec
 		return nil
 	}
 	m.opened = true
-	db, records, err := pathdb.Open(path, now)
-	if err != nil {
-		m.err = err
-		log.Warn("what was chosen for paths cannot be kept over a restart", "err", err)
-		return nil
+	var records []choice.Record
+	m.db, records, m.err = pathdb.Open(path, now)
+	if m.err != nil {
+		log.Warn("what was chosen for paths cannot be read; the agent goes on and tries to keep what it chooses", "err", m.err)
 	}
-	m.db = db
-	if db.Aside() != "" {
-		log.Warn("the database of paths was damaged: choices begin anew", "file", path, "moved_to", db.Aside())
+	if aside := m.db.Aside(); aside != "" {
+		log.Warn("the database of paths was damaged: choices begin anew", "file", path, "moved_to", aside)
 	}
 	return records
 }

@@ -43,21 +43,19 @@ type DB struct {
 }
 
 // Open opens or creates the database at path, readable for its owner alone, and reads what it holds: no record that is older
-// than MaxAge at now, and no more than MaxPaths. A damaged file is moved aside, Aside says where to, and a new one begun.
+// than MaxAge at now, and no more than MaxPaths. A damaged file is moved aside, Aside says where to, and a new one begun. With an
+// error, a full disk for one, the database is there all the same: Save tries again.
 func Open(path string, now time.Time) (*DB, []choice.Record, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, nil, fmt.Errorf("creating the directory of %s: %w", path, err)
-	}
 	d := &DB{path: path}
 	records, err := d.openAndRead()
 	if errors.Is(err, errCorrupt) {
 		if err := d.moveAside(); err != nil {
-			return nil, nil, err
+			return d, nil, err
 		}
 		records, err = d.openAndRead()
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, d.Close())
+		return d, nil, errors.Join(err, d.Close())
 	}
 	return d, bounded(records, now), nil
 }
@@ -103,6 +101,9 @@ func (d *DB) Save(now time.Time, records []choice.Record) error {
 }
 
 func (d *DB) openAndRead() (records []choice.Record, err error) {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return nil, fmt.Errorf("creating the directory of %s: %w", d.path, err)
+	}
 	err = guarded(func() error {
 		var err error
 		d.bolt, err = bbolt.Open(d.path, 0o600, &bbolt.Options{Timeout: openTimeout})

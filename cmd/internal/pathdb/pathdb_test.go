@@ -284,8 +284,16 @@ func TestUnusable(t *testing.T) {
 		t.Errorf("error %v", errors.Join(err, d.Close()))
 	}
 	held := filled(t, 1)
-	open(t, held, now)
-	if _, _, err := Open(held, now); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("fuser %s", held)) {
+	holder, _ := open(t, held, now)
+	d, _, err := Open(held, now)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("fuser %s", held)) {
 		t.Errorf("held: %v", err)
+	}
+	// What could not be opened is tried again.
+	if err := d.Save(now, records(2)); err == nil {
+		t.Error("it is held still")
+	}
+	if err := errors.Join(holder.Close(), d.Save(now, records(2)), d.Close()); err != nil {
+		t.Error(err)
 	}
 }
