@@ -13,7 +13,7 @@ import (
 // autoTable holds the automatic choice against the best of what it chooses from. The first run meets a path that the agent
 // knows nothing of; the others one that it knows.
 func (e *experiment) autoTable(r *bench.Report) {
-	if !slices.ContainsFunc(e.rows, func(row row) bool { return row.subject.auto() }) {
+	if e.beside != "" || !slices.ContainsFunc(e.rows, func(row row) bool { return row.subject.auto() }) {
 		return
 	}
 	t := bench.Table{Title: "The automatic choice: the first run on each path, then the median of the later ones, against the best candidate",

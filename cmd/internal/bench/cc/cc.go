@@ -90,7 +90,7 @@ func (e *experiment) run(ctx context.Context, s *bench.Session) (_ *bench.Report
 	defer func() { err = errors.Join(err, e.out.close()) }()
 	e.say()
 	for i := range e.plan.cells {
-		if err := e.cell(ctx, &e.plan.cells[i]); err != nil {
+		if err := e.cell(ctx, &e.plan.cells[i], s.Seed+uint64(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -126,15 +126,15 @@ func (e *experiment) lastNote() string {
 	return e.notes[len(e.notes)-1]
 }
 
-// cell lays one path and takes every algorithm over it, round after round.
-func (e *experiment) cell(ctx context.Context, c *cell) (err error) {
+// cell lays one path and takes every algorithm over it, round after round, in orders drawn by the seed.
+func (e *experiment) cell(ctx context.Context, c *cell, seed uint64) (err error) {
 	w := &world{e: e, cell: c}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
 		return err
 	}
 	start, rounds := time.Now(), 0
-	for run, turn := range bench.Interleave(e.session.Seed, e.plan.runs, len(e.plan.subjects)) {
+	for run, turn := range bench.Interleave(seed, e.plan.runs, len(e.plan.subjects)) {
 		// A machine that is slow has fewer rounds in its minute.
 		took := time.Since(start)
 		if e.session.Quick && rounds > 0 && took+took/time.Duration(rounds) > quickTime/time.Duration(len(e.plan.cells)) {

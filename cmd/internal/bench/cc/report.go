@@ -182,6 +182,9 @@ func (e *experiment) besideTables(r *bench.Report) {
 				figure(rs.median(besideOf)), ratioFigure(share), ratioFigure(rs.median(func(r *row) float64 { return r.JainBetween })),
 				figure(rs.median(retransmits)), figure(rs.median(func(r *row) float64 { return float64(r.BesideRetransmits) })))
 		}
+		if all := e.results().of(c, func(row *row) bool { return row.subject.auto() }); len(all) > 0 {
+			t.Notes = append(t.Notes, "auto ended with "+chosen(all)+".")
+		}
 		if e.beside != "" {
 			t.Notes = append(t.Notes, "BY ITS OWN is what "+e.plan.beside+" got here, by what it gets beside another "+e.plan.beside+".")
 		}
