@@ -22,6 +22,7 @@ type network struct {
 	queueBDP    float64
 	loss        float64
 	crossQueue  float64 // of the queue, that others keep filled
+	jitter      float64 // of the round trip, by which a smoothed one may be late
 	rng         *rand.Rand
 	window      float64 // packets
 	flow        Flow
@@ -59,7 +60,7 @@ func (n *network) second(at time.Time, algorithm string) (losses []Loss) {
 			}
 		}
 		delivered := max(sent-lost, 1)
-		n.flow.SRTTUs = uint32(rtt.Microseconds())
+		n.flow.SRTTUs = uint32(float64(rtt.Microseconds()) * (1 + n.jitter*n.rng.Float64()))
 		n.flow.SegsOut += uint32(sent + over)
 		n.flow.Retransmits += uint32(lost)
 		n.flow.BytesAcked += uint64(delivered * packetBytes)
@@ -165,6 +166,19 @@ func TestNoiseIsFoundSoon(t *testing.T) {
 	changes, _ := newNetwork(40, 50*time.Millisecond, 1, 1e-2).run(c, begin, 3)
 	if len(changes) != 1 || changes[0].New != "bbr" || changes[0].Old != "tl_illinois" || changes[0].At.Sub(begin) > 2*time.Second {
 		t.Errorf("changes: %+v", changes)
+	}
+}
+
+// A host that is late, or a radio link, makes round trips longer without any queue: noise is noise still.
+func TestNoiseBehindJitter(t *testing.T) {
+	for _, jitter := range []float64{0.1, 0.2, 0.35} {
+		c := New(Options{Candidates: DefaultCandidates})
+		n := newNetwork(40, 50*time.Millisecond, 1, 1e-2)
+		n.jitter = jitter
+		n.run(c, begin, 10)
+		if d := chosen(t, c); d.Chosen != "bbr" {
+			t.Errorf("jitter of %g round trips: %s for a %s path: %s", jitter, d.Chosen, d.Class, d.Why)
+		}
 	}
 }
 

@@ -15,6 +15,10 @@ const (
 	// path, the second is above what timers and neighbours do to a short round trip.
 	queueShare = 0.05
 	queueFloor = 1000 // us
+	// Up to deepShare a round trip may also be late because a host or a radio link was. A queue keeps the link busy: a loss that it
+	// causes finds the flow at busyShare of the highest rate that it had at a loss, at least.
+	deepShare = 0.5
+	busyShare = 0.5
 	// noQueueShare of the losses must come without a queue before they count as noise: a queue's own losses are seen without
 	// one now and then, since a flow that halved its window emptied it before the loss of a neighbour is repaired.
 	noQueueShare = 0.25
@@ -45,13 +49,8 @@ func (p *path) classify(now time.Time) verdict {
 	if ignoresLoss(p.chosen) {
 		return p.classifyUnderNoise(now)
 	}
-	n, queued, queueUs := len(p.losses), 0, 0.0
-	for _, l := range p.losses {
-		if base := p.baseUs(l); l.SRTTUs > base+queueFloor && float64(l.SRTTUs) > (1+queueShare)*float64(base) {
-			queued++
-			queueUs = max(queueUs, float64(l.SRTTUs)-float64(base))
-		}
-	}
+	n := len(p.losses)
+	queued, queueUs := p.queued()
 	bulk := p.span(cleanSeconds, p.since)
 	switch {
 	case n < minLosses && bulk.seconds >= cleanSeconds && n == 0:
@@ -64,6 +63,24 @@ func (p *path) classify(now time.Time) verdict {
 		return verdict{Shallow, fmt.Sprintf("losses come from a queue of %.0f ms at %.0f ms RTT", queueUs/1e3, float64(p.rttMinUs)/1e3)}
 	}
 	return verdict{Congestive, fmt.Sprintf("%d of the last %d losses came from a full queue", queued, n)}
+}
+
+// queued counts the losses that came from a queue, and gives the longest of these in us.
+func (p *path) queued() (n int, longestUs float64) {
+	fastest := map[uint64]uint64{}
+	for _, l := range p.losses {
+		fastest[l.Cookie] = max(fastest[l.Cookie], l.DeliveredBps)
+	}
+	for _, l := range p.losses {
+		base := float64(p.baseUs(l))
+		queue := float64(l.SRTTUs) - base
+		busy := float64(l.DeliveredBps) >= busyShare*float64(fastest[l.Cookie])
+		if queue > queueFloor && queue > queueShare*base && (busy || queue > deepShare*base) {
+			n++
+			longestUs = max(longestUs, queue)
+		}
+	}
+	return n, longestUs
 }
 
 // filledShare is how much of the highest rate must arrive for a path to count as full: what an algorithm leaves that ignores
