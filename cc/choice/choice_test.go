@@ -60,7 +60,7 @@ func (n *network) second(at time.Time, algorithm string) (losses []Loss) {
 			}
 		}
 		delivered := max(sent-lost, 1)
-		n.flow.SRTTUs = uint32(float64(rtt.Microseconds()) * (1 + n.jitter*n.rng.Float64()))
+		n.flow.SRTTUs = uint32(float64(rtt.Microseconds()) * (1 + n.jitter*(1+n.rng.Float64())/2))
 		n.flow.SegsOut += uint32(sent + over)
 		n.flow.Retransmits += uint32(lost)
 		n.flow.BytesAcked += uint64(delivered * packetBytes)

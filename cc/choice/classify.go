@@ -18,7 +18,7 @@ const (
 	// Up to deepShare a round trip may also be late because a host or a radio link was. A queue keeps the link busy: a loss that it
 	// causes finds the flow at busyShare of the highest rate that it had at a loss, at least.
 	deepShare = 0.5
-	busyShare = 0.5
+	busyShare = 0.6
 	// noQueueShare of the losses must come without a queue before they count as noise: a queue's own losses are seen without
 	// one now and then, since a flow that halved its window emptied it before the loss of a neighbour is repaired.
 	noQueueShare = 0.25
