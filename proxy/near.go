@@ -98,25 +98,13 @@ func (e *Engine) carry(f *flow, l *leg, orig Original, after uint64) {
 	e.relayDirect(local, orig, code)
 }
 
+// patience is how many times the usual the answer of a peer is waited for that is busy, and has got bytes of the flow.
+const patience = 5
+
 // awaitOpened waits for the peer's answer. If the flow is given up and nothing was sent, it returns the application's
 // socket, untouched, and why.
 func (f *flow) awaitOpened() (*sock, reason.Code) {
-	timeout := time.NewTimer(f.e.cfg.Timeouts.Open + f.p.roundTrip())
-	defer timeout.Stop()
-	code, text := reason.PeerDown, "no answer to OPEN"
-	select {
-	case <-timeout.C:
-		f.p.suspect(f.start, errors.New(text))
-	case a := <-f.answer:
-		code, text = a.code, a.text
-	case <-f.over:
-		code, text = reason.LegFailed, "the leg broke before the flow was open"
-		select {
-		case a := <-f.answer: // which came before the end of the leg
-			code, text = a.code, a.text
-		default:
-		}
-	}
+	code, text := f.awaitAnswer()
 	if code == reason.None {
 		f.p.opened.Add(1)
 		f.goDeliver()
@@ -135,6 +123,45 @@ func (f *flow) awaitOpened() (*sock, reason.Code) {
 	}
 	f.fail(code, text, true)
 	return local, code
+}
+
+// awaitAnswer waits for what the peer says to OPEN, or what stands for it. A peer that answers pings is not down for the first
+// time-out: a host on which a thousand connections begin at once is slow. A flow of which it has got nothing goes direct then;
+// one of which it has got bytes waits on, since only a reset would be left to it.
+func (f *flow) awaitAnswer() (code reason.Code, text string) {
+	usual := f.e.cfg.Timeouts.Open + f.p.roundTrip()
+	timeout := time.NewTimer(usual)
+	defer timeout.Stop()
+	for begun := time.Now(); ; timeout.Reset(usual) {
+		select {
+		case <-timeout.C:
+			err := errors.New("no answer to OPEN")
+			busy := time.Since(begun) < patience*usual && f.p.alive()
+			if busy && f.hasSent() {
+				continue
+			}
+			if !busy {
+				f.p.suspect(f.start, err)
+			}
+			return reason.PeerDown, err.Error()
+		case a := <-f.answer:
+			return a.code, a.text
+		case <-f.over:
+			select {
+			case a := <-f.answer: // which came before the end of the leg
+				return a.code, a.text
+			default:
+				return reason.LegFailed, "the leg broke before the flow was open"
+			}
+		}
+	}
+}
+
+// hasSent tells whether the peer has got, or may get, bytes of the flow.
+func (f *flow) hasSent() bool {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	return f.payload
 }
 
 func (p *peer) roundTrip() time.Duration {

@@ -52,6 +52,7 @@ type peer struct {
 	up      bool
 	since   time.Time // of the last change of up
 	rtt     time.Duration
+	ponged  time.Time // when the peer answered a ping last
 	version string
 	reason  reason.Code
 	problem string
@@ -284,15 +285,29 @@ func (c *pinger) frame(t wire.Type, payload []byte) error {
 	rtt := now.Sub(c.sent)
 	c.pong = now
 	c.mu.Unlock()
-	if fresh {
-		c.p.mu.Lock()
-		if c.p.rtt == 0 {
-			c.p.rtt = rtt
-		}
-		c.p.rtt += (rtt - c.p.rtt) / 8
-		c.p.mu.Unlock()
-	}
+	c.p.answered(now, fresh, rtt)
 	return nil
+}
+
+// answered takes note of a pong, and of its round trip if that is not one that an earlier pong had measured.
+func (p *peer) answered(now time.Time, fresh bool, rtt time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ponged = now
+	if !fresh {
+		return
+	}
+	if p.rtt == 0 {
+		p.rtt = rtt
+	}
+	p.rtt += (rtt - p.rtt) / 8
+}
+
+// alive tells whether the peer has answered a ping lately. A peer that dials us and is not dialled is not asked.
+func (p *peer) alive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up && time.Since(p.ponged) < p.e.cfg.Timeouts.Pong
 }
 
 func (c *pinger) closed(err error) { c.broken <- err }
