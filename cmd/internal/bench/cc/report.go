@@ -18,6 +18,7 @@ func (e *experiment) report() *bench.Report {
 		r.Rows = append(r.Rows, e.rows[i])
 	}
 	e.goodputTables(r)
+	e.rankingTable(r)
 	e.pairTables(r)
 	e.autoTable(r)
 	e.besideTables(r)
