@@ -45,6 +45,7 @@ type row struct {
 
 	Chosen      string `json:"chosen,omitempty"` // auto: at the end
 	ChosenFirst string `json:"chosen_first,omitempty"`
+	Choices     string `json:"choices,omitempty"` // auto: what was changed meanwhile, and why
 
 	Beside            string  `json:"beside,omitempty"`
 	BesideMbps        float64 `json:"beside_goodput_Mbps,omitempty"`
@@ -66,6 +67,7 @@ type flows struct {
 	beside   []sent
 	got      map[uint32]received
 	path     lab.Stats // what the way there did to them
+	choices  string
 }
 
 const digits = 4 // of every figure: more would be noise
@@ -91,7 +93,7 @@ func (e *experiment) result(f *flows) (row, *trace, error) {
 		r.RTOs = &mine.rtos
 	}
 	if f.subject.auto() {
-		r.Chosen, r.ChosenFirst = first.Congestion, first.First
+		r.Chosen, r.ChosenFirst, r.Choices = first.Congestion, first.First, f.choices
 	}
 	if len(mine.goodput) > 1 {
 		r.Jain = bench.Significant(jain(mine.goodput), digits)

@@ -38,7 +38,11 @@ func (w *world) run(ctx context.Context, s *subject, run int) (r row, t *trace, 
 		}
 	}()
 	seed := lossSeed(w.e.plan.seed, run)
+	logged := int64(0)
 	if s.auto() {
+		if w.agent != nil {
+			logged = logSize(w.agent.Log())
+		}
 		if err := w.startAgent(ctx); err != nil {
 			return r, nil, err
 		}
@@ -50,12 +54,16 @@ func (w *world) run(ctx context.Context, s *subject, run int) (r row, t *trace, 
 	if err = errors.Join(err, w.lab.Link.Err()); err != nil {
 		return r, nil, err
 	}
+	choices := ""
 	if s.auto() {
 		if err := w.agent.Alive(); err != nil {
 			return r, nil, err
 		}
+		if choices, err = choicesSince(w.agent.Log(), logged); err != nil {
+			return r, nil, err
+		}
 	}
-	f := flows{subject: s, cell: w.cell, run: run, seed: seed, got: got, measured: groups[0].sent,
+	f := flows{choices: choices, subject: s, cell: w.cell, run: run, seed: seed, got: got, measured: groups[0].sent,
 		path: w.lab.Link.AB.Stats().Since(before)}
 	if len(groups) > 1 {
 		f.beside = groups[1].sent
