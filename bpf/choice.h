@@ -48,6 +48,25 @@ static __always_inline void tl_choice_keep(struct bpf_sock_ops *ctx, struct tl_f
 		tl_choice_set(ctx, flow);
 }
 
+/*
+ * An algorithm that is set before the SYN begins there and then, when the connection has no sequence numbers yet: those that
+ * count rounds by them (Illinois, Vegas, Veno, YeAH, Westwood+, LP) would wait for a number that half of all connections do not
+ * come to for two gigabytes. So it begins anew once the numbers are known. Setting the same name does nothing, hence the other
+ * in between, which every kernel has.
+ */
+static __always_inline void tl_congestion_anew(struct bpf_sock_ops *ctx, struct tl_flow *flow)
+{
+	char name[TL_CC_NAME_MAX] = {}, other[TL_CC_NAME_MAX] = "reno";
+
+	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB || !flow->early_congestion)
+		return;
+	flow->early_congestion = 0;
+	if (bpf_getsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, name, sizeof(name)) ||
+	    bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, other, sizeof(other)))
+		return;
+	flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, name, sizeof(name));
+}
+
 static __always_inline void tl_loss_report(struct bpf_sock_ops *ctx, __u64 cookie, const struct tl_flow *flow)
 {
 	__u32 zero = 0, rtt_min_us = ctx->rtt_min;

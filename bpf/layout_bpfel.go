@@ -96,7 +96,8 @@ type layoutTlFlow struct {
 	PeerId          uint32
 	PathBits        uint8
 	AutoCongestion  uint8
-	Pad             uint16
+	EarlyCongestion uint8
+	Pad             uint8
 	StartNs         uint64
 	UpdateNs        uint64
 	SrttUs          uint32

@@ -256,7 +256,8 @@ struct tl_flow {
 	__u32 peer_id;	  /* legs: whose path the traffic counts for */
 	__u8 path_bits;	  /* prefix length of the path, of the 16-byte address; 0: counts for none */
 	__u8 auto_congestion; /* 1: follows the choice of its path */
-	__u16 pad;
+	__u8 early_congestion; /* 1: was set before the handshake, and begins anew after it */
+	__u8 pad;
 	__u64 start_ns;	  /* CLOCK_MONOTONIC */
 	__u64 update_ns;
 	__u32 srtt_us;

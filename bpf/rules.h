@@ -43,18 +43,21 @@ static __always_inline void tl_set_window(struct bpf_sock_ops *ctx, const struct
 	}
 }
 
-static __always_inline void tl_set_congestion(struct bpf_sock_ops *ctx, struct tl_rule *rule, struct tl_flow *flow)
+/* Says whether anything was to be set. */
+static __always_inline bool tl_set_congestion(struct bpf_sock_ops *ctx, struct tl_rule *rule, struct tl_flow *flow)
 {
 	if (rule->auto_congestion) {
 		if (!tl_is_routed(&flow->remote_addr))
-			return;
+			return false;
 		flow->auto_congestion = 1;
 		if (tl_choice_set(ctx, flow))
-			return;
+			return true;
 	}
-	if (rule->congestion[0])
-		flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, rule->congestion,
-						     sizeof(rule->congestion));
+	if (!rule->congestion[0])
+		return false;
+	flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, rule->congestion,
+					     sizeof(rule->congestion));
+	return true;
 }
 
 static __always_inline void tl_set_options(struct bpf_sock_ops *ctx, struct tl_rule *rule, struct tl_flow *flow)
@@ -62,7 +65,8 @@ static __always_inline void tl_set_options(struct bpf_sock_ops *ctx, struct tl_r
 	__u32 pacing = rule->pacing_Bps;
 	int sndbuf = rule->sndbuf_bytes;
 
-	tl_set_congestion(ctx, rule, flow);
+	if (tl_set_congestion(ctx, rule, flow))
+		flow->early_congestion = !flow->passive && !flow->congestion_rc;
 	if (rule->window_bytes)
 		tl_set_window(ctx, rule, flow);
 	if (sndbuf)

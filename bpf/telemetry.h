@@ -149,6 +149,7 @@ static __always_inline void tl_flow_update(struct bpf_sock_ops *ctx)
 			tl_path_count(flow); /* not when it begins: a connect that fails is no flow */
 		flow->reason = st->reason;
 		tl_loss_note(ctx, cookie, flow); /* with what the entry says of the time before */
+		tl_congestion_anew(ctx, flow);
 		tl_choice_keep(ctx, flow);
 		tl_flow_read(ctx, st, flow);
 		if (change)
