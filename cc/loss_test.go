@@ -88,7 +88,8 @@ func TestSingleLoss(t *testing.T) {
 				if after.Snd_ssthresh < from || after.Snd_ssthresh > to {
 					t.Errorf("super-packets %v: a loss at %d leaves %d, want %d to %d; %v", gso, before.Snd_cwnd, after.Snd_ssthresh, from, to, v)
 				}
-				if after.Snd_cwnd > after.Snd_ssthresh+2 {
+				// The kernel's Westwood+ may have a bandwidth of next to nothing, and then grows from there again.
+				if after.Snd_cwnd > after.Snd_ssthresh+2 && name != "westwood" {
 					t.Errorf("super-packets %v: the window is %d after a loss that leaves %d", gso, after.Snd_cwnd, after.Snd_ssthresh)
 				}
 				return nil
@@ -117,6 +118,9 @@ func TestTimeout(t *testing.T) {
 			s.end()
 			if before.Total_retrans > 0 {
 				return disturbed("%d were sent again on a path that loses nothing", before.Total_retrans)
+			}
+			if cut.Lost < cut.Unacked { // RACK does not give up what was sent within the last round trip
+				return disturbed("the timer ran out when %d of %d packets had only just been sent", cut.Unacked-cut.Lost, cut.Unacked)
 			}
 			from, to := left(name, before.Snd_cwnd, v)
 			t.Logf("of %d packets %d, want %d to %d; window %d, then %d", before.Snd_cwnd, cut.Snd_ssthresh, from, to, cut.Snd_cwnd, after.Snd_cwnd)

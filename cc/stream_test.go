@@ -117,7 +117,14 @@ func (s *stream) grow() *unix.TCPInfo {
 	if i.Snd_cwnd < 10 {
 		s.t.Fatalf("the window does not grow beyond %d", i.Snd_cwnd)
 	}
-	return i
+	for { // until nothing is on its way any more that would have it grow: an emulated machine is late
+		time.Sleep(testkit.Wait(20 * time.Millisecond))
+		later := s.rest()
+		if later.Snd_cwnd == i.Snd_cwnd {
+			return later
+		}
+		i = later
+	}
 }
 
 // some is how many packets are enough to tell a loss by and do not fill a window, so that it does not grow.
