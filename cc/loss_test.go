@@ -68,6 +68,7 @@ func TestSingleLoss(t *testing.T) {
 		for _, gso := range []bool{true, false} {
 			p.gso(gso)
 			undisturbed(t, func() error {
+				j := judge{t: t, name: name}
 				s := p.stream(t, name)
 				before := s.grow()
 				v := p.values(reader, name)
@@ -86,13 +87,13 @@ func TestSingleLoss(t *testing.T) {
 				}
 				t.Logf("super-packets %v: of %d packets %d, want %d to %d; window %d", gso, before.Snd_cwnd, after.Snd_ssthresh, from, to, after.Snd_cwnd)
 				if after.Snd_ssthresh < from || after.Snd_ssthresh > to {
-					t.Errorf("super-packets %v: a loss at %d leaves %d, want %d to %d; %v", gso, before.Snd_cwnd, after.Snd_ssthresh, from, to, v)
+					j.wrong("super-packets %v: a loss at %d leaves %d, want %d to %d; %v", gso, before.Snd_cwnd, after.Snd_ssthresh, from, to, v)
 				}
 				// The kernel's Westwood+ may have a bandwidth of next to nothing, and then grows from there again.
 				if after.Snd_cwnd > after.Snd_ssthresh+2 && name != "westwood" {
-					t.Errorf("super-packets %v: the window is %d after a loss that leaves %d", gso, after.Snd_cwnd, after.Snd_ssthresh)
+					j.wrong("super-packets %v: the window is %d after a loss that leaves %d", gso, after.Snd_cwnd, after.Snd_ssthresh)
 				}
-				return nil
+				return j.err
 			})
 		}
 		p.gso(true)
@@ -105,6 +106,7 @@ func TestTimeout(t *testing.T) {
 	p.steady()
 	eachWithKernels(t, func(t *testing.T, name string) {
 		undisturbed(t, func() error {
+			j := judge{t: t, name: name}
 			s := p.stream(t, name)
 			before := s.grow()
 			v := p.values(reader, name)
@@ -125,15 +127,15 @@ func TestTimeout(t *testing.T) {
 			from, to := left(name, before.Snd_cwnd, v)
 			t.Logf("of %d packets %d, want %d to %d; window %d, then %d", before.Snd_cwnd, cut.Snd_ssthresh, from, to, cut.Snd_cwnd, after.Snd_cwnd)
 			if cut.Snd_cwnd != 1 {
-				t.Errorf("the window is %d", cut.Snd_cwnd)
+				j.wrong("the window is %d", cut.Snd_cwnd)
 			}
 			if cut.Snd_ssthresh < from || cut.Snd_ssthresh > to {
-				t.Errorf("a time-out at %d leaves %d, want %d to %d; %v", before.Snd_cwnd, cut.Snd_ssthresh, from, to, v)
+				j.wrong("a time-out at %d leaves %d, want %d to %d; %v", before.Snd_cwnd, cut.Snd_ssthresh, from, to, v)
 			}
 			if after.Snd_cwnd < min(10, cut.Snd_ssthresh) && !strings.HasSuffix(name, "lp") {
-				t.Errorf("the window is %d after 200 segments more", after.Snd_cwnd)
+				j.wrong("the window is %d after 200 segments more", after.Snd_cwnd)
 			}
-			return nil
+			return j.err
 		})
 	})
 }
@@ -146,6 +148,7 @@ func TestECN(t *testing.T) {
 	setSysctl(t, p.B, "tcp_ecn", "1")
 	eachWithKernels(t, func(t *testing.T, name string) {
 		undisturbed(t, func() error {
+			j := judge{t: t, name: name}
 			s := p.stream(t, name)
 			before := s.grow()
 			v := p.values(reader, name)
@@ -169,15 +172,15 @@ func TestECN(t *testing.T) {
 			}
 			t.Logf("of %d packets %d, want %d to %d; window %d", before.Snd_cwnd, after.Snd_ssthresh, from, to, after.Snd_cwnd)
 			if after.Options&tcpiECN == 0 {
-				t.Error("the ends have not agreed on ECN")
+				j.wrong("the ends have not agreed on ECN")
 			}
 			if after.Snd_ssthresh < from || after.Snd_ssthresh > to {
-				t.Errorf("marks at %d leave %d, want %d to %d; %v", before.Snd_cwnd, after.Snd_ssthresh, from, to, v)
+				j.wrong("marks at %d leave %d, want %d to %d; %v", before.Snd_cwnd, after.Snd_ssthresh, from, to, v)
 			}
 			if after.Snd_cwnd > after.Snd_ssthresh+2 {
-				t.Errorf("the window is %d after marks that leave %d", after.Snd_cwnd, after.Snd_ssthresh)
+				j.wrong("the window is %d after marks that leave %d", after.Snd_cwnd, after.Snd_ssthresh)
 			}
-			return nil
+			return j.err
 		})
 	})
 }

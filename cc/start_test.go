@@ -26,6 +26,7 @@ func TestSlowStartExit(t *testing.T) {
 	leaves := []string{"cubic", "vegas"}
 	eachWithKernels(t, func(t *testing.T, name string) {
 		undisturbed(t, func() error {
+			j := judge{t: t, name: name}
 			s := p.stream(t, name)
 			s.write(enough)
 			early := s.rest()
@@ -43,15 +44,15 @@ func TestSlowStartExit(t *testing.T) {
 			by := slices.Contains(leaves, base)
 			// YeAH sets a threshold when it drains its queue, and LP goes down by delay.
 			if early.Snd_ssthresh < infinite != by && base != "yeah" && base != "lp" {
-				t.Errorf("with a queue and no loss the threshold is %d", early.Snd_ssthresh)
+				j.wrong("with a queue and no loss the threshold is %d", early.Snd_ssthresh)
 			}
 			if base == "cubic" && early.Snd_ssthresh < 16 {
-				t.Errorf("HyStart ends slow start at %d packets, below 16", early.Snd_ssthresh)
+				j.wrong("HyStart ends slow start at %d packets, below 16", early.Snd_ssthresh)
 			}
 			if late.Total_retrans > 0 && late.Snd_ssthresh >= infinite {
-				t.Error("after losses there is no threshold")
+				j.wrong("after losses there is no threshold")
 			}
-			return nil
+			return j.err
 		})
 	})
 }
