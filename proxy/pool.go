@@ -159,10 +159,7 @@ func (e *Engine) legRule(l *leg, rule Rule) {
 	if err := e.cfg.Kernel.Own(l.sock.cookie, rule.ID, true); err != nil {
 		e.limited.warn("entering a leg", "err", err)
 	}
-	if rule.ID == 0 {
-		return
-	}
-	if rule.PacingBps == 0 {
+	if rule.ID == 0 || rule.PacingBps == 0 {
 		return
 	}
 	if err := l.sock.control(func(fd int) error { return setPacing(fd, rule.PacingBps) }); err != nil {
