@@ -166,9 +166,23 @@ func registerByMap(a Algorithm, o Options) (*Registration, error) {
 	}
 	r := &Registration{Name: a.Name, Mode: ByMap, lock: lock}
 	if err := r.joinOrMake(a, o); err != nil {
-		return nil, errors.Join(err, lock.drop(false))
+		return nil, errors.Join(err, giveUp(lock, a.Name))
 	}
 	return r, nil
+}
+
+// giveUp ends a lock after a failure, and takes the file away if it stands for nothing: nobody else uses the name, and nothing is
+// registered under it. It needs the guard.
+func giveUp(lock *lockFile, name string) error {
+	alone, err := lock.alone()
+	if err != nil {
+		return errors.Join(err, lock.drop(false))
+	}
+	m, err := findMap(name)
+	if m != nil {
+		err = m.Close()
+	}
+	return errors.Join(err, lock.drop(alone && m == nil && err == nil))
 }
 
 // joinOrMake needs the guard, and lets it go.

@@ -164,6 +164,18 @@ func TestMixedModes(t *testing.T) {
 	if available(t, "tl_reno") {
 		t.Error("it is still there")
 	}
+	byLink, err := Register("tl_reno", o)
+	if err != nil || byLink.Mode != ByLink {
+		t.Fatalf("%+v, %v", byLink, err)
+	}
+	defer byLink.Close()
+	o.Mode = ByMap
+	if r, err := Register("tl_reno", o); err == nil {
+		t.Errorf("by map, beside a link: %+v", r)
+	}
+	if left, err := os.ReadDir(o.LockDir); err != nil || len(left) > 0 {
+		t.Errorf("a refusal leaves %v, %v", left, err)
+	}
 }
 
 // registerAndWait is the child: "mode dir name".
