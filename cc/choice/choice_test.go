@@ -220,6 +220,30 @@ func TestALongerPath(t *testing.T) {
 	}
 }
 
+// Where noise is what such a path has, what ignores it is taken at once, and nothing begins anew before.
+func TestALongerAndNoisyPath(t *testing.T) {
+	c := New(Options{Candidates: DefaultCandidates})
+	n := newNetwork(40, 20*time.Millisecond, 1, 4e-3)
+	_, at := n.run(c, begin, 7)
+	n.rtt = 80 * time.Millisecond
+	changes, _ := n.run(c, at, 13)
+	if len(changes) != 1 || changes[0].New != "bbr" || changes[0].At.Sub(at) > 9*time.Second {
+		t.Errorf("changes: %+v", changes)
+	}
+}
+
+// What was achieved before a path became slower is no measure for what comes after.
+func TestASlowerPath(t *testing.T) {
+	c := New(Options{Candidates: DefaultCandidates})
+	n := newNetwork(40, 50*time.Millisecond, 1, 0)
+	_, at := n.run(c, begin, 10)
+	n.rateMbps, n.loss = 20, 1e-2
+	n.run(c, at, 40)
+	if d := chosen(t, c); d.Chosen != "bbr" {
+		t.Errorf("%+v", d)
+	}
+}
+
 // However a path changes, choices change rarely, and less and less often.
 func TestFlapping(t *testing.T) {
 	c := New(Options{Candidates: DefaultCandidates})

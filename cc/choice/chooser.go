@@ -123,10 +123,14 @@ func (p *path) change(now time.Time, name, why string) Change {
 	ch := Change{Path: p.id, Old: p.chosen, New: name, Why: why, At: now}
 	s := p.span(noiseSeconds, p.since)
 	p.lossAtChoice = s.lossRate()
-	p.remember(now, s)
+	back := p.renewing
+	p.renewing = !back && p.renewed.Equal(now)
+	if !p.renewing && !back {
+		p.changes = append(p.changes, now)
+		p.remember(now)
+	}
 	p.previous, p.chosen, p.why, p.since = p.chosen, name, why, now
 	p.losses = p.losses[:0]
-	p.changes = append(p.changes, now)
 	if p.class != Random || !ignoresLoss(name) {
 		p.pending = ""
 	}

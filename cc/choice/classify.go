@@ -27,7 +27,7 @@ const (
 	// cleanSeconds in bulk without a loss event are a clean path.
 	cleanSeconds = 10
 	// baseAge is how far back the least RTT is looked for: a path that has become longer is forgotten as long as that.
-	baseAge = 10 * time.Second
+	baseAge = 5 * time.Second
 )
 
 // The bounds within which an algorithm that ignores losses stays.
@@ -123,14 +123,14 @@ func (p *path) baseUs(l Loss) uint32 {
 }
 
 // longerShare is how much of the highest rate lately must be missing before a path can have become longer: a queue that
-// stands for ten seconds keeps the link busy.
+// stands for seconds keeps the link busy.
 const longerShare = 0.8
 
-// longer says whether the path is longer than a flow's least RTT says: no round trip of the last ten seconds came near it, they
+// longer says whether the path is longer than a flow's least RTT says: no round trip of the last seconds came near it, they
 // hardly differ among each other, as they would if a queue filled and was drained, and the link is not busy.
 func (p *path) longer(l Loss) bool {
 	s := p.span(int(baseAge/time.Second), l.At.Add(-baseAge))
-	return s.seconds >= 5 && float64(s.srttMinUs) > 1.2*float64(l.RTTMinUs) && float64(s.srttMaxUs) < 1.1*float64(s.srttMinUs) &&
+	return s.seconds >= 3 && float64(s.srttMinUs) > 1.2*float64(l.RTTMinUs) && float64(s.srttMaxUs) < 1.1*float64(s.srttMinUs) &&
 		s.goodputBps < longerShare*float64(p.rate())
 }
 

@@ -25,8 +25,8 @@ const (
 
 // decide says what the path's choice becomes; ok is false if it stays.
 func (c *Chooser) decide(p *path, now time.Time) (name, why string, ok bool) {
-	if name, why, ok = c.renew(p, now); ok {
-		return name, why, true
+	if back := p.previous; p.renewing && slices.Contains(c.candidates, back) {
+		return back, p.why, true
 	}
 	v := p.classify(now)
 	name, why = p.best(now, c.candidates, v.class)
@@ -50,6 +50,9 @@ func (c *Chooser) decide(p *path, now time.Time) (name, why string, ok bool) {
 	if name == p.chosen {
 		if v.class != Unknown {
 			p.why = why
+		}
+		if name, why, ok := c.renew(p); ok {
+			return name, why, true
 		}
 		return c.explore(p, now)
 	}
@@ -82,11 +85,10 @@ func (c *Chooser) mayChange(p *path, now time.Time) bool {
 }
 
 // renew has flows begin anew on a path that has become longer than they believe: an algorithm that measures the queue against
-// the least round trip ever seen would yield for ever to a queue that is none. Another algorithm for one tick does it.
-func (c *Chooser) renew(p *path, now time.Time) (name, why string, ok bool) {
-	if back := p.previous; p.renewed.Equal(p.since) && !p.renewed.IsZero() && slices.Contains(c.candidates, back) {
-		return back, p.why, true
-	}
+// the least round trip ever seen would yield for ever to a queue that is none. Another algorithm for one tick does it. That is
+// no change of mind, and so neither held up nor counted.
+func (c *Chooser) renew(p *path) (name, why string, ok bool) {
+	now := p.updated
 	if !slices.Contains(keepsBaseRTT, family(p.chosen)) || now.Sub(p.renewed) < renewEvery || now.Sub(p.since) < baseAge || len(p.losses) == 0 {
 		return "", "", false
 	}

@@ -51,8 +51,10 @@ func (p *path) learn(now time.Time) {
 	p.learned[k] = r
 }
 
-// remember keeps what the chosen algorithm achieved until it is replaced, so that the next one has something to be measured by.
-func (p *path) remember(now time.Time, s span) {
+// remember keeps what the chosen algorithm achieved just before it is replaced, so that the next one has something to be measured
+// by. What it achieved long before may have been on another path.
+func (p *path) remember(now time.Time) {
+	s := p.span(3, p.since)
 	if s.seconds == 0 || p.class == Unknown {
 		return
 	}

@@ -33,6 +33,7 @@ type path struct {
 	lossAtChoice          float64
 	explored              time.Time
 	renewed               time.Time // when flows last began anew for a longer path
+	renewing              bool      // they have another algorithm for that at this moment
 	pending               Class     // what the last tick saw, if it is not class
 }
 
