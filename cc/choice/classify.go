@@ -71,8 +71,12 @@ func (p *path) queued() (n int, longestUs float64) {
 	for _, l := range p.losses {
 		fastest[l.Cookie] = max(fastest[l.Cookie], l.DeliveredBps)
 	}
+	floor := p.floorUs()
 	for _, l := range p.losses {
 		base := float64(p.baseUs(l))
+		if l.SRTTUs >= floor { // this loss is of the path as it is now
+			base = max(base, float64(floor))
+		}
 		queue := float64(l.SRTTUs) - base
 		busy := float64(l.DeliveredBps) >= busyShare*float64(fastest[l.Cookie])
 		if queue > queueFloor && queue > queueShare*base && (busy || queue > deepShare*base) {
@@ -120,6 +124,19 @@ func (p *path) baseUs(l Loss) uint32 {
 		base = l.RTTMinUs
 	}
 	return base
+}
+
+// floorUs is the round trip of a path that has become longer, since when is not known; 0: it has not.
+func (p *path) floorUs() uint32 {
+	if len(p.losses) == 0 {
+		return 0
+	}
+	l := p.losses[len(p.losses)-1]
+	if !p.longer(l) {
+		return 0
+	}
+	s := p.span(int(baseAge/time.Second), l.At.Add(-baseAge))
+	return s.srttMinUs
 }
 
 // longerShare is how much of the highest rate lately must be missing before a path can have become longer: a queue that
