@@ -27,7 +27,7 @@ const (
 	// cleanSeconds in bulk without a loss event are a clean path.
 	cleanSeconds = 10
 	// baseAge is how far back the least RTT is looked for: a path that has become longer is forgotten as long as that.
-	baseAge = 5 * time.Second
+	baseAge = 4 * time.Second
 )
 
 // The bounds within which an algorithm that ignores losses stays.
@@ -49,8 +49,7 @@ func (p *path) classify(now time.Time) verdict {
 	if ignoresLoss(p.chosen) {
 		return p.classifyUnderNoise(now)
 	}
-	n := len(p.losses)
-	queued, queueUs := p.queued()
+	n, queued, queueUs := p.queued()
 	bulk := p.span(cleanSeconds, p.since)
 	switch {
 	case n < minLosses && bulk.seconds >= cleanSeconds && n == 0:
@@ -65,26 +64,28 @@ func (p *path) classify(now time.Time) verdict {
 	return verdict{Congestive, fmt.Sprintf("%d of the last %d losses came from a full queue", queued, n)}
 }
 
-// queued counts the losses that came from a queue, and gives the longest of these in us.
-func (p *path) queued() (n int, longestUs float64) {
+// queued counts the losses, those among them that came from a queue, and gives the longest of these in us. Losses from before a
+// path became longer are of another path, and do not count.
+func (p *path) queued() (n, queued int, longestUs float64) {
 	fastest := map[uint64]uint64{}
 	for _, l := range p.losses {
 		fastest[l.Cookie] = max(fastest[l.Cookie], l.DeliveredBps)
 	}
 	floor := p.floorUs()
 	for _, l := range p.losses {
-		base := float64(p.baseUs(l))
-		if l.SRTTUs >= floor { // this loss is of the path as it is now
-			base = max(base, float64(floor))
+		if l.SRTTUs < floor {
+			continue
 		}
+		n++
+		base := max(float64(p.baseUs(l)), float64(floor))
 		queue := float64(l.SRTTUs) - base
 		busy := float64(l.DeliveredBps) >= busyShare*float64(fastest[l.Cookie])
 		if queue > queueFloor && queue > queueShare*base && (busy || queue > deepShare*base) {
-			n++
+			queued++
 			longestUs = max(longestUs, queue)
 		}
 	}
-	return n, longestUs
+	return n, queued, longestUs
 }
 
 // filledShare is how much of the highest rate must arrive for a path to count as full: what an algorithm leaves that ignores
