@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,8 +35,8 @@ func onStage(ctx context.Context, k *kernel.Kernel, s stage, b *build, o *option
 	f := found{stage: matrix.Stage{Name: s.name, Log: filepath.Join(dir, "console.log")}}
 	steps := s.steps(b, o)
 	report, err := boot(ctx, k, s, steps, b, dir, kvm, w)
-	if err != nil && machine.EmulatorFault(f.stage.Log) {
-		fmt.Fprintf(w, "kernel %s, %s: the emulator ran an instruction that the kernel had rewritten; once more\n", k.Name, s.name)
+	if why := notTheGuest(err, f.stage.Log); why != "" {
+		fmt.Fprintf(w, "kernel %s, %s: %s; once more\n", k.Name, s.name, why)
 		report, err = boot(ctx, k, s, steps, b, dir, kvm, w)
 	}
 	if err != nil {
@@ -58,6 +59,17 @@ func onStage(ctx context.Context, k *kernel.Kernel, s stage, b *build, o *option
 		}
 	}
 	return f
+}
+
+// notTheGuest says what the emulator did if that, and nothing of the guest's, has ended a boot; "" if not.
+func notTheGuest(err error, console string) string {
+	switch {
+	case errors.Is(err, machine.ErrSilent):
+		return machine.ErrSilent.Error()
+	case err != nil && machine.EmulatorFault(console):
+		return "the emulator ran an instruction that the kernel had rewritten"
+	}
+	return ""
 }
 
 // stepResult is what came of a step; one that the guest did not come to has not ended.

@@ -48,6 +48,27 @@ func (s *Spec) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, s.Limit, fmt.Errorf("it ran longer than %v", s.Limit))
 }
 
+// ErrSilent is when a guest has not said a word: its kernel hangs before it has a console, which emulation brings about once in
+// a hundred boots.
+var ErrSilent = errors.New("nothing came from the guest")
+
+// bootSilence is how long a guest may say nothing. On a host with a load of fifteen its first words take a minute.
+const bootSilence = 5 * time.Minute
+
+// listening ends with ctx, or when the log of a guest is empty after so long a time.
+func listening(ctx context.Context, console string, silence time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(silence, func() {
+		if info, err := os.Stat(console); err == nil && info.Size() == 0 {
+			cancel(fmt.Errorf("%w in %v", ErrSilent, silence))
+		}
+	})
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
 // start writes the plan where the guest finds it.
 func (s *Spec) start() error {
 	if err := os.MkdirAll(s.Share, 0o755); err != nil {

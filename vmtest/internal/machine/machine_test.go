@@ -46,6 +46,26 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// A guest that says nothing is given up, and one that has said anything is not.
+func TestListening(t *testing.T) {
+	for _, said := range []string{"", "vmtest: up\n"} {
+		console := filepath.Join(t.TempDir(), "console.log")
+		if err := os.WriteFile(console, []byte(said), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := listening(t.Context(), console, 10*time.Millisecond)
+		err := runProcess(ctx, &bytes.Buffer{}, "/bin/sleep", "0.3")
+		if silent := errors.Is(context.Cause(ctx), ErrSilent); silent != (said == "") || silent != (err != nil) {
+			t.Errorf("said %q: %v, %v", said, err, context.Cause(ctx))
+		}
+		s := Spec{Share: filepath.Dir(console)}
+		if _, err := s.finish(ctx, err); !errors.Is(err, ErrDied) || errors.Is(err, ErrSilent) != (said == "") {
+			t.Errorf("said %q: %v", said, err)
+		}
+		cancel()
+	}
+}
+
 // A machine that is stopped is gone, with everything it started.
 func TestStoppedIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())

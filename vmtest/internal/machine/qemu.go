@@ -51,6 +51,8 @@ func QEMU(ctx context.Context, s Spec) (*plan.Report, error) {
 		return nil, fmt.Errorf("writing the guest's log: %w", err)
 	}
 	defer console.Close()
+	ctx, deaf := listening(ctx, s.ConsoleLog(), bootSilence)
+	defer deaf()
 	return s.finish(ctx, runProcess(ctx, console, append([]string{path}, s.qemuArgs(initrd)...)...))
 }
 

@@ -37,6 +37,8 @@ func VNG(ctx context.Context, s Spec) (*plan.Report, error) {
 		return nil, fmt.Errorf("writing the guest's log: %w", err)
 	}
 	defer console.Close()
+	ctx, deaf := listening(ctx, s.ConsoleLog(), bootSilence)
+	defer deaf()
 	return s.finish(ctx, runProcess(ctx, pipeOnly{console}, s.vngArgs(path)...))
 }
 
