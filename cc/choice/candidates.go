@@ -38,13 +38,16 @@ func ignoresLoss(name string) bool { return slices.Contains(noise, family(name))
 // longer looks like a queue to them until they are begun anew.
 var keepsBaseRTT = []string{"illinois", "yeah", "veno", "vegas", "htcp", "lp"}
 
+// noLoss is the order where no loss has told anything.
+var noLoss = []string{"illinois", "bic", "cubic", "yeah", "htcp", "highspeed", "veno", "westwood", "hybla", "reno", "vegas", "lp"}
+
 // orders are the candidates from the best to the worst by class. Unnamed ones come last, in the order of the configuration.
 // The first is the geometric mean of the goodput over 20 and 50 ms x 1e-3 and 1e-2, which agrees with the ranking of twelve
 // variants over LTE (2015) in its first places; the others follow what `trunkline bench cc` measured on queues.
 var orders = map[Class][]string{
 	Random:     {"bbr", "illinois", "yeah", "bic", "westwood", "veno", "hybla", "cubic", "htcp", "reno", "vegas", "highspeed", "lp"},
-	Unknown:    {"illinois", "bic", "cubic", "yeah", "htcp", "highspeed", "veno", "westwood", "hybla", "reno", "vegas", "lp"},
-	Clean:      {"illinois", "bic", "cubic", "yeah", "htcp", "highspeed", "veno", "westwood", "hybla", "reno", "vegas", "lp"},
+	Unknown:    noLoss,
+	Clean:      noLoss,
 	Congestive: {"illinois", "cubic", "bic", "htcp", "yeah", "highspeed", "veno", "westwood", "reno", "vegas", "hybla", "lp"},
 	Shallow:    {"illinois", "cubic", "htcp", "bic", "yeah", "highspeed", "veno", "westwood", "reno", "hybla", "vegas", "lp"},
 }

@@ -21,11 +21,9 @@ type Options struct {
 
 // Chooser has the choices of all paths. Its methods may be called by several goroutines.
 type Chooser struct {
-	mu         sync.Mutex
-	o          Options
-	candidates []string
-	hold       time.Duration
-	paths      map[Path]*path
+	mu    sync.Mutex
+	o     Options
+	paths map[Path]*path
 }
 
 // New returns a chooser that knows of no path yet.
@@ -39,10 +37,11 @@ func New(o Options) *Chooser {
 func (c *Chooser) Configure(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.o, c.hold, c.candidates = o, o.Hold, slices.Clone(o.Candidates)
-	if c.hold <= 0 {
-		c.hold = defaultHold
+	o.Candidates = slices.Clone(o.Candidates)
+	if o.Hold <= 0 {
+		o.Hold = defaultHold
 	}
+	c.o = o
 }
 
 // Prior returns what a path gets of which nothing is known; "": there are no candidates.
@@ -53,7 +52,7 @@ func (c *Chooser) Prior() string {
 }
 
 func (c *Chooser) prior() string {
-	if list := ranked(c.candidates, Unknown); len(list) > 0 {
+	if list := ranked(c.o.Candidates, Unknown); len(list) > 0 {
 		return list[0]
 	}
 	return ""
@@ -67,7 +66,7 @@ func (c *Chooser) Lost(l Loss) {
 		p.lost(l)
 		return
 	}
-	if len(c.candidates) > 0 {
+	if len(c.o.Candidates) > 0 {
 		c.add(l.Path, l.At).lost(l)
 	}
 }
@@ -76,7 +75,7 @@ func (c *Chooser) Lost(l Loss) {
 func (c *Chooser) Tick(now time.Time, flows []Flow) []Change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.candidates) == 0 {
+	if len(c.o.Candidates) == 0 {
 		return nil
 	}
 	byPath := map[Path][]Flow{}
@@ -102,8 +101,8 @@ func (c *Chooser) Tick(now time.Time, flows []Flow) []Change {
 
 // replace decides for a path whose choice is a candidate still, and takes the prior for one whose is not.
 func (c *Chooser) replace(p *path, now time.Time) (name, why string, ok bool) {
-	if !slices.Contains(c.candidates, p.chosen) {
-		name, _ = p.best(now, c.candidates, p.class)
+	if !slices.Contains(c.o.Candidates, p.chosen) {
+		name, _ = p.best(now, c.o.Candidates, p.class)
 		return name, "what was chosen is no candidate any more", true
 	}
 	return c.decide(p, now)
@@ -131,9 +130,7 @@ func (p *path) change(now time.Time, name, why string) Change {
 	}
 	p.previous, p.chosen, p.why, p.since = p.chosen, name, why, now
 	p.losses = p.losses[:0]
-	if p.class != Random || !ignoresLoss(name) {
-		p.pending = ""
-	}
+	p.pending = ""
 	return ch
 }
 

@@ -45,14 +45,14 @@ type verdict struct {
 }
 
 // classify says what losses come from, by what the present algorithm met.
-func (p *path) classify(now time.Time) verdict {
+func (p *path) classify() verdict {
 	if ignoresLoss(p.chosen) {
-		return p.classifyUnderNoise(now)
+		return p.classifyUnderNoise()
 	}
 	n, queued, queueUs := p.queued()
 	bulk := p.span(cleanSeconds, p.since)
 	switch {
-	case n < minLosses && bulk.seconds >= cleanSeconds && n == 0:
+	case n == 0 && bulk.seconds >= cleanSeconds:
 		return verdict{Clean, "no loss in 10 s of bulk"}
 	case n < minLosses:
 		return verdict{Unknown, fmt.Sprintf("%d losses seen, too few to judge by", n)}
@@ -121,23 +121,24 @@ func (p *path) baseUs(l Loss) uint32 {
 		}
 	}
 	// What a flow saw while there was no bulk yet is the best of all, unless the path has become longer since.
-	if l.RTTMinUs > 0 && l.RTTMinUs < base && !p.longer(l) {
-		base = l.RTTMinUs
+	if l.RTTMinUs > 0 && l.RTTMinUs < base {
+		if _, longer := p.longer(l); !longer {
+			base = l.RTTMinUs
+		}
 	}
 	return base
 }
 
-// floorUs is the round trip of a path that has become longer, since when is not known; 0: it has not.
+// floorUs is the round trip of a path that has become longer; 0: it has not.
 func (p *path) floorUs() uint32 {
 	if len(p.losses) == 0 {
 		return 0
 	}
-	l := p.losses[len(p.losses)-1]
-	if !p.longer(l) {
+	leastUs, longer := p.longer(p.losses[len(p.losses)-1])
+	if !longer {
 		return 0
 	}
-	s := p.span(int(baseAge/time.Second), l.At.Add(-baseAge))
-	return s.srttMinUs
+	return leastUs
 }
 
 // longerShare is how much of the highest rate lately must be missing before a path can have become longer: a queue that
@@ -146,15 +147,16 @@ const longerShare = 0.8
 
 // longer says whether the path is longer than a flow's least RTT says: no round trip of the last seconds came near it, they
 // hardly differ among each other, as they would if a queue filled and was drained, and the link is not busy.
-func (p *path) longer(l Loss) bool {
+// It gives the least of them in us, too.
+func (p *path) longer(l Loss) (leastUs uint32, is bool) {
 	s := p.span(int(baseAge/time.Second), l.At.Add(-baseAge))
-	return s.seconds >= 3 && float64(s.srttMinUs) > 1.2*float64(l.RTTMinUs) && float64(s.srttMaxUs) < 1.1*float64(s.srttMinUs) &&
-		s.goodputBps < longerShare*float64(p.rate())
+	return s.srttMinUs, s.seconds >= 3 && float64(s.srttMinUs) > 1.2*float64(l.RTTMinUs) &&
+		float64(s.srttMaxUs) < 1.1*float64(s.srttMinUs) && s.goodputBps < longerShare*float64(p.rate())
 }
 
 // classifyUnderNoise judges an algorithm that keeps a queue of its own and takes no loss for congestion, so that queue and
 // losses mean nothing: only how many there are does.
-func (p *path) classifyUnderNoise(time.Time) verdict {
+func (p *path) classifyUnderNoise() verdict {
 	s := p.span(3*noiseSeconds, p.since)
 	loss := s.lossRate()
 	switch {

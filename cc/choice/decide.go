@@ -25,11 +25,11 @@ const (
 
 // decide says what the path's choice becomes; ok is false if it stays.
 func (c *Chooser) decide(p *path, now time.Time) (name, why string, ok bool) {
-	if back := p.previous; p.renewing && slices.Contains(c.candidates, back) {
+	if back := p.previous; p.renewing && slices.Contains(c.o.Candidates, back) {
 		return back, p.why, true
 	}
-	v := p.classify(now)
-	name, why = p.best(now, c.candidates, v.class)
+	v := p.classify()
+	name, why = p.best(now, c.o.Candidates, v.class)
 	if v.class == Unknown && !ignoresLoss(p.chosen) {
 		name = p.chosen // nothing speaks for another
 	}
@@ -77,7 +77,7 @@ func (c *Chooser) mayChange(p *path, now time.Time) bool {
 			recent++
 		}
 	}
-	hold := c.hold
+	hold := c.o.Hold
 	for range max(recent-calm, 0) {
 		hold = min(2*hold, maxHold)
 	}
@@ -93,10 +93,10 @@ func (c *Chooser) renew(p *path) (name, why string, ok bool) {
 		return "", "", false
 	}
 	l := p.losses[len(p.losses)-1]
-	if !p.longer(l) {
+	if _, longer := p.longer(l); !longer {
 		return "", "", false
 	}
-	for _, name := range ranked(c.candidates, Congestive) {
+	for _, name := range ranked(c.o.Candidates, Congestive) {
 		if family(name) != family(p.chosen) {
 			p.renewed = now
 			return name, fmt.Sprintf("the path became longer, from %d to %d ms: %s begins anew", l.RTTMinUs/1000, l.SRTTUs/1000, p.chosen), true
@@ -111,7 +111,7 @@ func (c *Chooser) explore(p *path, now time.Time) (name, why string, ok bool) {
 		return "", "", false
 	}
 	p.explored = now
-	for _, name := range ranked(c.candidates, p.class) {
+	for _, name := range ranked(c.o.Candidates, p.class) {
 		if _, known := p.lesson(now, p.class, name); !known && name != p.chosen {
 			return name, "explored", true
 		}

@@ -24,7 +24,6 @@ type path struct {
 	learned  map[lesson]result
 	rttMinUs uint32
 	updated  time.Time
-	wasBulk  time.Time // when it was last at work in bulk
 
 	chosen, previous, why string
 	class                 Class
@@ -83,9 +82,6 @@ func (p *path) observe(now time.Time, flows []Flow) {
 		if now.Sub(f.at) > flowAge {
 			delete(p.flows, cookie)
 		}
-	}
-	if s.bulk {
-		p.wasBulk = now
 	}
 	p.seconds = append(p.seconds, s)
 	if len(p.seconds) > maxSeconds {
