@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench/child"
 )
 
 // ReceiveCommand is the hidden command by which the executable is the receiver.
@@ -52,53 +54,24 @@ func ReceiveMain(args []string, stdout io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
-		fd, err := listen(address, int(port))
+		fd, err := child.Listen(address, int(port))
 		if err != nil {
 			return err
 		}
 		go func() {
-			ended <- accept(fd, func(fd int) {
-				r := take(fd)
-				_ = unix.Close(fd)
-				mu.Lock()
-				defer mu.Unlock()
-				_ = out.Encode(r) // who does not read it has gone
+			ended <- child.Accept(fd, func(fd int) {
+				go func() {
+					r := take(fd)
+					_ = unix.Close(fd)
+					mu.Lock()
+					defer mu.Unlock()
+					_ = out.Encode(r) // who does not read it has gone
+				}()
 			})
 		}()
 	}
 	fmt.Fprintln(stdout, "ready")
 	return <-ended
-}
-
-// listen speaks plain TCP, never MPTCP.
-func listen(address netip.Addr, port int) (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	}
-	if err == nil {
-		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: address.As4(), Port: port})
-	}
-	if err == nil {
-		err = unix.Listen(fd, 1024)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("listening on %s:%d: %w", address, port, err)
-	}
-	return fd, nil
-}
-
-func accept(listener int, serve func(fd int)) error {
-	for {
-		fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED) {
-			continue
-		}
-		if err != nil {
-			return os.NewSyscallError("accept4", err)
-		}
-		go serve(fd)
-	}
 }
 
 // take reads a flow to its end.

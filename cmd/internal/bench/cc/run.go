@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trunkline/trunkline/cmd/internal/bench/child"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
 
@@ -137,7 +138,7 @@ func (w *world) sender(ctx context.Context, o *order) (*group, error) {
 	}
 	g := &group{flows: o.Flows}
 	cmd := w.lab.A.Command(ctx, w.e.session.Binary, SendCommand, string(text))
-	cmd.Env, cmd.Stderr = childEnv(), &g.diag
+	cmd.Env, cmd.Stderr = child.Env(), &g.diag
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trunkline/trunkline/cmd/internal/bench/child"
 	"github.com/trunkline/trunkline/cmd/internal/labagent"
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
@@ -73,7 +74,7 @@ func largeBuffers() error {
 func (w *world) startReceiver(ctx context.Context) error {
 	site := w.lab.B
 	cmd := site.Command(ctx, w.e.session.Binary, ReceiveCommand, site.Addr4.String(), strconv.Itoa(plainPort), strconv.Itoa(autoPort))
-	cmd.Env, cmd.Stderr = childEnv(), &w.diag
+	cmd.Env, cmd.Stderr = child.Env(), &w.diag
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("starting the receiver: %w", err)
@@ -104,9 +105,6 @@ func (w *world) listenTo(lines io.Reader) {
 		}
 	}
 }
-
-// childEnv keeps the signals of Go's scheduler out of blocking calls.
-func childEnv() []string { return append(os.Environ(), "GODEBUG=asyncpreemptoff=1") }
 
 // close removes the path and all that runs on it.
 func (w *world) close() error {

@@ -9,9 +9,10 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench/child"
 )
 
 // The services: an echo on each of the first ports, and behind them one that swallows a stream.
@@ -22,8 +23,7 @@ const (
 	peerPort  = 4820
 )
 
-// ServeCommand is the hidden command by which the executable is the server: blocking calls without Go's poller, so that
-// what is measured is the kernel and the agent more than the load itself.
+// ServeCommand is the hidden command by which the executable is the server.
 const ServeCommand = "bench-serve" // bench-serve ADDRESS
 
 // ServeMain is the command ServeCommand. It prints a line when it listens, and serves until it is killed.
@@ -34,7 +34,7 @@ func ServeMain(args []string, stdout io.Writer) error {
 	}
 	ended := make(chan error)
 	for port := firstPort; port <= bulkPort; port++ {
-		fd, err := listen(address, port)
+		fd, err := child.Listen(address, port)
 		if err != nil {
 			return err
 		}
@@ -43,43 +43,16 @@ func ServeMain(args []string, stdout io.Writer) error {
 			serve = swallow
 		}
 		for range 2 { // the second takes a connection up while the first waits for the end of the one before
-			go func() { ended <- accept(fd, serve) }()
+			go func() {
+				ended <- child.Accept(fd, func(fd int) {
+					_ = serve(fd) // a client that goes away is counted by the client
+					_ = unix.Close(fd)
+				})
+			}()
 		}
 	}
 	fmt.Fprintln(stdout, "ready")
 	return <-ended
-}
-
-// listen speaks plain TCP, never MPTCP, which is not steered.
-func listen(address netip.Addr, port int) (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	}
-	if err == nil {
-		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: address.As4(), Port: port})
-	}
-	if err == nil {
-		err = unix.Listen(fd, 1024)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("listening on %s:%s: %w", address, strconv.Itoa(port), err)
-	}
-	return fd, nil
-}
-
-func accept(listener int, serve func(fd int) error) error {
-	for {
-		fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED) {
-			continue
-		}
-		if err != nil {
-			return os.NewSyscallError("accept4", err)
-		}
-		_ = serve(fd) // a client that goes away is counted by the client
-		_ = unix.Close(fd)
-	}
 }
 
 // echo sends one byte back and waits for the client's end.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cmd/internal/bench"
+	"github.com/trunkline/trunkline/cmd/internal/bench/child"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/cmd/internal/labagent"
 	"github.com/trunkline/trunkline/vmtest/lab"
@@ -56,7 +57,7 @@ func (w *world) open(ctx context.Context) (err error) {
 
 func (w *world) startServer(ctx context.Context) error {
 	cmd := w.lab.B.Command(ctx, w.session.Binary, ServeCommand, service.String())
-	cmd.Env = childEnv()
+	cmd.Env = child.Env()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
@@ -72,9 +73,6 @@ func (w *world) startServer(ctx context.Context) error {
 	}
 	return nil
 }
-
-// childEnv keeps the signals of Go's scheduler out of blocking calls.
-func childEnv() []string { return append(os.Environ(), "GODEBUG=asyncpreemptoff=1") }
 
 // instances counts the agents that this process has started: a name must not come twice while an old one may still end.
 var instances atomic.Int64
@@ -162,7 +160,7 @@ func (w *world) load(ctx context.Context, kind string, duration time.Duration, p
 	defer cancel()
 	cmd := w.lab.A.Command(ctx, w.session.Binary, LoadCommand, kind, service.String(), duration.String(), strconv.Itoa(parallel),
 		strconv.FormatUint(seed, 10))
-	cmd.Env = childEnv()
+	cmd.Env = child.Env()
 	var diag strings.Builder
 	cmd.Stderr = &diag
 	in, inErr := cmd.StdinPipe()
