@@ -80,6 +80,19 @@ func (s *Spec) start() error {
 	return plan.Write(s.Share, plan.File, s.Plan)
 }
 
+// run runs the machine's process to its end, with its output in the guest's log, and reads the guest's answer. via is how the
+// process gets at the log.
+func (s *Spec) run(ctx context.Context, via func(*os.File) io.Writer, args ...string) (*plan.Report, error) {
+	console, err := os.Create(s.ConsoleLog())
+	if err != nil {
+		return nil, fmt.Errorf("writing the guest's log: %w", err)
+	}
+	defer console.Close()
+	ctx, deaf := listening(ctx, s.ConsoleLog(), bootSilence)
+	defer deaf()
+	return s.finish(ctx, runProcess(ctx, via(console), args...))
+}
+
 // finish reads the guest's answer. ended is how the machine's process ended.
 func (s *Spec) finish(ctx context.Context, ended error) (*plan.Report, error) {
 	var r plan.Report

@@ -5,6 +5,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,14 +47,7 @@ func QEMU(ctx context.Context, s Spec) (*plan.Report, error) {
 		return nil, err
 	}
 	defer os.Remove(initrd)
-	console, err := os.Create(s.ConsoleLog())
-	if err != nil {
-		return nil, fmt.Errorf("writing the guest's log: %w", err)
-	}
-	defer console.Close()
-	ctx, deaf := listening(ctx, s.ConsoleLog(), bootSilence)
-	defer deaf()
-	return s.finish(ctx, runProcess(ctx, console, append([]string{path}, s.qemuArgs(initrd)...)...))
+	return s.run(ctx, func(f *os.File) io.Writer { return f }, append([]string{path}, s.qemuArgs(initrd)...)...)
 }
 
 func (s *Spec) qemuArgs(initrd string) []string {

@@ -5,6 +5,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,14 +33,7 @@ func VNG(ctx context.Context, s Spec) (*plan.Report, error) {
 	if err := s.start(); err != nil {
 		return nil, err
 	}
-	console, err := os.Create(s.ConsoleLog())
-	if err != nil {
-		return nil, fmt.Errorf("writing the guest's log: %w", err)
-	}
-	defer console.Close()
-	ctx, deaf := listening(ctx, s.ConsoleLog(), bootSilence)
-	defer deaf()
-	return s.finish(ctx, runProcess(ctx, pipeOnly{console}, s.vngArgs(path)...))
+	return s.run(ctx, func(f *os.File) io.Writer { return pipeOnly{f} }, s.vngArgs(path)...)
 }
 
 func (s *Spec) vngArgs(path string) []string {
