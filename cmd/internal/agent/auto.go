@@ -142,7 +142,14 @@ func (a *agent) peerName(id uint32) string {
 	if id == 0 {
 		return ""
 	}
-	return a.reverse().peers[id]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, n := range a.names.peers { // loss events come often, and peers are few
+		if n == id {
+			return name
+		}
+	}
+	return ""
 }
 
 // tick shows the chooser what flows did within the last second, and puts in force what changes.
