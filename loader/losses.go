@@ -34,8 +34,9 @@ type Loss struct {
 }
 
 // Losses calls f with each loss event until ctx ends, those from before the call first. Events come when they happen; a
-// reader that is too slow misses some, which LossesDropped counts. There is one reader at a time: for a second one it is an
-// error. It returns nil when ctx has ended.
+// reader that is too slow misses some, which LossesDropped counts. Events of one flow come in the order of their time; those
+// of flows on different processors may pass each other by microseconds. There is one reader at a time: for a second one it is
+// an error. It returns nil when ctx has ended.
 func (l *Loader) Losses(ctx context.Context, f func(Loss)) error {
 	if !l.losses.TryLock() {
 		return errors.New("loss events are being read already")
@@ -49,6 +50,8 @@ func (l *Loader) Losses(ctx context.Context, f func(Loss)) error {
 	stop := context.AfterFunc(ctx, func() { r.Close() })
 	defer stop()
 	var rec ringbuf.Record
+	// One pair of the two clocks for all events: a pair each would put whatever came between its halves into the order.
+	began, beganNs := time.Now(), monotonic()
 	for {
 		err := r.ReadInto(&rec)
 		switch {
@@ -61,13 +64,14 @@ func (l *Loader) Losses(ctx context.Context, f func(Loss)) error {
 		if _, err := binary.Decode(rec.RawSample, binary.LittleEndian, &e); err != nil {
 			return fmt.Errorf("a loss event of %d bytes: %w", len(rec.RawSample), err)
 		}
-		f(decodeLoss(e, time.Now(), monotonic()))
+		f(decodeLoss(e, began, beganNs))
 	}
 }
 
-func decodeLoss(e bpf.LossEvent, now time.Time, nowNs uint64) Loss {
+// decodeLoss takes the same moment by both clocks.
+func decodeLoss(e bpf.LossEvent, at time.Time, atNs uint64) Loss {
 	return Loss{
-		At:           now.Add(-time.Duration(nowNs - e.TimeNs)),
+		At:           at.Add(time.Duration(int64(e.TimeNs - atNs))),
 		Cookie:       e.Cookie,
 		Path:         e.Path.Netip(),
 		PeerID:       e.Path.PeerId,
