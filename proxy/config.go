@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // Original says where a steered connection wanted to go.
@@ -61,6 +62,7 @@ type Rule struct {
 	Name        string
 	PeerID      uint32 // 0: no deduplication
 	History     string // group; empty: the rule's own; HistoryNone: no history
+	Codec       codec.Spec
 	Congestion  string // empty: leave the kernel's
 	PacingBps   uint64 // bytes per second; 0: no cap
 	WindowBytes uint32 // receive window of the legs; 0: the kernel's auto-tuning

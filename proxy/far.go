@@ -29,8 +29,11 @@ func (o *opener) frame(t wire.Type, payload []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := m.Codec.Check(); err != nil {
+		return fmt.Errorf("%w: OPEN of flow %d: %w", wire.ErrMalformed, m.Flow, err)
+	}
 	l, e := o.l, o.l.e
-	f := e.newFlow(l.peer, e.ruleOf(source(m, l), m.Destination.Port()), m.Group, e.nextFlow.Add(1), false)
+	f := e.newFlow(l.peer, e.ruleOf(source(m, l), m.Destination.Port()), m.Group, m.Codec, e.nextFlow.Add(1), false)
 	f.client, f.destination = m.Source, m.Destination
 	e.legRule(l, f.rule)
 	if f.rule.WindowBytes != 0 {

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
-	"github.com/trunkline/trunkline/proxy/dedup"
-	"github.com/trunkline/trunkline/proxy/history"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -41,8 +40,8 @@ type flow struct {
 	client      netip.AddrPort
 	destination netip.AddrPort
 	start       time.Time
-	enc         *dedup.Encoder
-	dec         *dedup.Decoder
+	enc         codec.Encoder
+	dec         codec.Decoder
 	queue       *queue
 	count       counters
 	encReason   atomic.Uint32 // reason.Code of the encoder
@@ -117,7 +116,7 @@ type answer struct {
 	text string
 }
 
-func (e *Engine) newFlow(p *peer, rule Rule, group string, id uint64, near bool) *flow {
+func (e *Engine) newFlow(p *peer, rule Rule, group string, spec codec.Spec, id uint64, near bool) *flow {
 	f := &flow{
 		e: e, p: p, near: near, rule: rule, group: group, id: id, start: time.Now(),
 		queue: newQueue(&e.buffers), over: make(chan struct{}), answer: make(chan answer, 1), news: make(chan struct{}, 1),
@@ -125,12 +124,8 @@ func (e *Engine) newFlow(p *peer, rule Rule, group string, id uint64, near bool)
 		sendEnd: make(chan struct{}), delivered: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancel(e.ctx)
-	var receivers *history.Receivers
-	if group != "" {
-		receivers = p.receivers
-	}
-	f.enc = dedup.NewEncoder(p.group(group), dedup.Options{})
-	f.dec = dedup.NewDecoder(receivers, group)
+	f.enc = p.memory.Encoder(spec, p.group(group))
+	f.dec = p.memory.Decoder(spec, group)
 	f.log = e.cfg.Log.With("flow", f.id, "near", near)
 	return f
 }

@@ -15,7 +15,7 @@ import (
 func lose(a *agent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.peers[0].receivers = history.NewReceivers(a.cfg.HistoryBytes)
+	a.peers[0].memory.Receivers = history.NewReceivers(a.cfg.HistoryBytes)
 }
 
 // TestLostHistory: references into a history that is gone are asked for, raw, in both directions and with END behind them.

@@ -110,7 +110,7 @@ func (l *leg) sendHello(kind uint64) error {
 		Ports: l.e.listenPorts(),
 	}
 	if l.peer != nil {
-		m.Epoch, m.HistoryBytes = l.peer.receivers.Epoch(), uint64(l.peer.receivers.Bound())
+		m.Epoch, m.HistoryBytes = l.peer.memory.Receivers.Epoch(), uint64(l.peer.memory.Receivers.Bound())
 	}
 	if kind == wire.KindLeg {
 		l.window = l.e.budget.open()

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
-	"github.com/trunkline/trunkline/proxy/history"
+	"github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -30,16 +30,15 @@ type counters struct {
 
 // peer is another agent as this one knows it. Its key is what it is; all else may change with the configuration.
 type peer struct {
-	e         *Engine
-	key       ed25519.PublicKey
-	senders   *history.Senders
-	receivers *history.Receivers
-	total     counters
-	flows     atomic.Int64 // live, either way
-	opened    atomic.Uint64
-	accepted  atomic.Uint64
-	dials     chan struct{}
-	dialled   dials // flows that the peer opened
+	e        *Engine
+	key      ed25519.PublicKey
+	memory   *dedup.Memory
+	total    counters
+	flows    atomic.Int64 // live, either way
+	opened   atomic.Uint64
+	accepted atomic.Uint64
+	dials    chan struct{}
+	dialled  dials // flows that the peer opened
 
 	mu      sync.Mutex
 	cfg     Peer
@@ -67,8 +66,7 @@ type peer struct {
 func (e *Engine) newPeer(cfg Peer, key ed25519.PublicKey) *peer {
 	return &peer{
 		e: e, key: key, cfg: cfg, since: time.Now(), groups: map[string]bool{}, filling: map[uint32]int{},
-		senders: history.NewSenders(e.cfg.HistoryBytes), receivers: history.NewReceivers(e.cfg.HistoryBytes),
-		dials: make(chan struct{}, maxDials),
+		memory: dedup.NewMemory(e.cfg.HistoryBytes), dials: make(chan struct{}, maxDials),
 	}
 }
 
@@ -109,9 +107,9 @@ func (p *peer) stop() {
 
 // met notes what a peer's HELLO says.
 func (p *peer) met(h wire.Hello) {
-	p.senders.SetPeerEpoch(h.Epoch)
-	p.senders.SetPeerBound(int64(min(h.HistoryBytes, 1<<62)))
-	p.receivers.SetPeerEpoch(h.Epoch)
+	p.memory.Senders.SetPeerEpoch(h.Epoch)
+	p.memory.Senders.SetPeerBound(int64(min(h.HistoryBytes, 1<<62)))
+	p.memory.Receivers.SetPeerEpoch(h.Epoch)
 	p.mu.Lock()
 	p.version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
 	p.ports = h.Ports
@@ -312,18 +310,18 @@ func (p *peer) alive() bool {
 
 func (c *pinger) closed(err error) { c.broken <- err }
 
-// group returns the log of what is sent in a history group; nil: none, or there are too many.
-func (p *peer) group(name string) *history.Sender {
+// group returns the name of a history group to send through; empty: none, or there are too many.
+func (p *peer) group(name string) string {
 	p.mu.Lock()
 	known := p.groups[name]
 	if !known && len(p.groups) < maxGroups {
 		p.groups[name], known = true, true
 	}
 	p.mu.Unlock()
-	if name == "" || !known {
-		return nil
+	if !known {
+		return ""
 	}
-	return p.senders.Group(name)
+	return name
 }
 
 // incompatible notes that a peer that connected speaks another version.

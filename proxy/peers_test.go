@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/wire"
 	"github.com/trunkline/trunkline/internal/testkit"
 )
 
@@ -132,7 +133,7 @@ func TestWrongKey(t *testing.T) {
 
 func TestVersionSkew(t *testing.T) {
 	w := newStoppedWorld(t, nil)
-	w.far.protocol = 2
+	w.far.protocol = wire.Major + 1
 	w.far.run()
 	w.near.run()
 	waitFor(t, "incompatible", 5*time.Second, func() bool { return w.near.Peers()[0].Reason == reason.Incompatible })

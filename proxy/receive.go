@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
-	"github.com/trunkline/trunkline/proxy/dedup"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -96,11 +96,11 @@ func (f *flow) takeData(payload []byte) error {
 	f.count.wireReceived.Add(int64(size))
 	f.p.total.wireReceived.Add(int64(size))
 	data, err := f.dec.Decode(payload)
-	if ask := (*dedup.AskError)(nil); errors.As(err, &ask) {
+	if ask := (*codec.AskError)(nil); errors.As(err, &ask) {
 		f.log.Debug("asking the peer for a block", "block", ask.Block, "retire", ask.Retire, "cause", ask.Err)
 		f.e.limited.warn("the history lacks what the peer refers to; it sends that again", "peer", f.p.config().Name, "cause", ask.Err)
 		f.mu.Lock()
-		f.ask = &wire.Ask{Block: ask.Block, Retire: ask.Retire}
+		f.ask = &wire.Ask{Block: ask.Block, Retire: ask.Retire, Detail: ask.Detail}
 		f.asking = time.AfterFunc(f.e.cfg.Timeouts.Ask, func() {
 			f.fail(reason.HistoryMismatch, "no answer to ASK", true)
 		})

@@ -79,10 +79,10 @@ func (p *peer) status() PeerStatus {
 	if p.cfg.Address == "" && p.inbound > 0 {
 		s.Up, s.Reason, s.Problem = true, reason.None, ""
 	}
-	for _, h := range p.senders.Stats() {
+	for _, h := range p.memory.Senders.Stats() {
 		s.HistoryBytes += h.HeldBytes + h.IndexBytes
 	}
-	for _, h := range p.receivers.Stats() {
+	for _, h := range p.memory.Receivers.Stats() {
 		s.HistoryBytes += h.HeldBytes + h.IndexBytes
 	}
 	return s

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -109,7 +110,7 @@ func (f *flow) lastWord(reset *wire.Reset) func() bool {
 func (f *flow) sendAgain(ask wire.Ask) {
 	f.sending.Lock()
 	defer f.sending.Unlock()
-	err := f.enc.Resend(ask.Block, ask.Retire, func(payload []byte) error {
+	err := f.enc.Resend(codec.Ask{Block: ask.Block, Retire: ask.Retire, Detail: ask.Detail}, func(payload []byte) error {
 		frame := wire.AppendFrame(nil, wire.TypeData, payload)
 		f.countSent(0, len(frame))
 		return f.leg.write(frame)

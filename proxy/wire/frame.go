@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // Type is the first byte of a frame.
@@ -31,7 +33,7 @@ const (
 )
 
 // MaxBlock is the most raw bytes one DATA frame stands for.
-const MaxBlock = 1 << 20
+const MaxBlock = codec.MaxBlock
 
 // maxPayload bounds each type's payload in bytes. It is asked before a buffer is made, so that a peer cannot make this
 // agent allocate more than the largest frame that has a meaning.
@@ -40,9 +42,9 @@ var maxPayload = [...]int{
 	TypeOpen:    512,
 	TypeOpened:  64,
 	TypeRefused: 512,
-	TypeData:    MaxBlock + MaxBlock/16,
+	TypeData:    codec.MaxPayload,
 	TypeAck:     64,
-	TypeAsk:     64,
+	TypeAsk:     64 + codec.MaxDetail,
 	TypeEnd:     64,
 	TypeReset:   512,
 	TypePing:    64,

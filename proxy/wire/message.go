@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // Magic begins every HELLO.
@@ -15,7 +17,7 @@ const Magic = "TLNK"
 // The version this package speaks. Agents with another major version do not work together; a higher minor version only
 // adds fields at the end of messages, which older agents skip.
 const (
-	Major = 1
+	Major = 2
 	Minor = 0
 )
 
@@ -95,6 +97,7 @@ type Open struct {
 	Destination netip.AddrPort // where the application wanted to go
 	Source      netip.AddrPort // where a direct connection would have come from; not valid: not known
 	Group       string         // history group; empty: no history
+	Codec       codec.Spec     // of both directions
 	Flags       uint64         // none defined
 }
 
@@ -105,13 +108,17 @@ func (m *Open) Append(dst []byte) []byte {
 	dst = appendAddrPort(dst, m.Destination)
 	dst = appendAddrPort(dst, m.Source)
 	dst = appendString(dst, m.Group)
+	dst = append(dst, byte(m.Codec.Kind), byte(m.Codec.Stage))
+	dst = binary.BigEndian.AppendUint16(dst, m.Codec.SegmentBytes)
 	return binary.AppendUvarint(dst, m.Flags)
 }
 
 // ParseOpen reads an OPEN.
 func ParseOpen(b []byte) (Open, error) {
 	p := parser{b: b}
-	m := Open{Flow: p.uvarint(), After: p.uvarint(), Destination: p.addrPort(), Source: p.addrPort(), Group: p.string(255), Flags: p.uvarint()}
+	m := Open{Flow: p.uvarint(), After: p.uvarint(), Destination: p.addrPort(), Source: p.addrPort(), Group: p.string(255)}
+	m.Codec = codec.Spec{Kind: codec.Kind(p.byte()), Stage: codec.Stage(p.byte()), SegmentBytes: p.uint16()}
+	m.Flags = p.uvarint()
 	if !m.Destination.IsValid() {
 		p.bad = true
 	}
@@ -185,22 +192,25 @@ func ParseAck(b []byte) (Ack, error) {
 // Ask wants all blocks from one on once more, raw.
 type Ask struct {
 	Block  uint64
-	Retire bool // the history referred to is of no further use
+	Retire bool   // the history referred to is of no further use
+	Detail []byte // what the flow's codec says besides; at most codec.MaxDetail bytes
 }
 
 // Append appends the message's payload to dst.
 func (m *Ask) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, m.Block)
+	retire := byte(0)
 	if m.Retire {
-		return append(dst, 1)
+		retire = 1
 	}
-	return append(dst, 0)
+	dst = binary.AppendUvarint(append(dst, retire), uint64(len(m.Detail)))
+	return append(dst, m.Detail...)
 }
 
 // ParseAsk reads an ASK.
 func ParseAsk(b []byte) (Ask, error) {
 	p := parser{b: b}
-	m := Ask{Block: p.uvarint(), Retire: p.byte() != 0}
+	m := Ask{Block: p.uvarint(), Retire: p.byte() != 0, Detail: p.detail()}
 	return m, p.err(TypeAsk)
 }
 

@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/netip"
 	"strings"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // parser reads fields until one does not fit; from then on it gives zeros and err tells. What follows the last known
@@ -87,6 +89,16 @@ func (p *parser) string(limit int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(string(p.bytes(int(n))), "?"))
+}
+
+// detail reads what only a codec understands. It is a copy: payloads are valid for a moment only.
+func (p *parser) detail() []byte {
+	n := p.uvarint()
+	if n > codec.MaxDetail {
+		p.bad = true
+		return nil
+	}
+	return append([]byte(nil), p.bytes(int(n))...)
 }
 
 // addrPort reads an address family (0, 4 or 6), the address and the port. Family 0 is an address that is not known.

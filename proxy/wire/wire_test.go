@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -57,7 +59,8 @@ func TestMessages(t *testing.T) {
 	hello := Hello{Major: Major, Minor: 3, Features: 1 << 63, Kind: KindLeg, Instance: "default", Epoch: 1 << 60,
 		HistoryBytes: 1 << 40, Credit: 4 << 20, Ports: []uint16{4820, 1}}
 	check(t, hello, hello.Append(nil), ParseHello)
-	open := Open{Flow: 9, After: 8, Destination: v6, Source: v4, Group: "web"}
+	open := Open{Flow: 9, After: 8, Destination: v6, Source: v4, Group: "web",
+		Codec: codec.Spec{Kind: codec.WANProxy2, Stage: codec.Zlib, SegmentBytes: 512}}
 	check(t, open, open.Append(nil), ParseOpen)
 	bare := Open{Flow: 9, Destination: v4}
 	check(t, bare, bare.Append(nil), ParseOpen)
@@ -67,7 +70,9 @@ func TestMessages(t *testing.T) {
 	check(t, refused, refused.Append(nil), ParseRefused)
 	ack := Ack{1 << 40, 1 << 50}
 	check(t, ack, ack.Append(nil), ParseAck)
-	ask := Ask{77, true}
+	ask := Ask{77, true, nil}
+	check(t, ask, ask.Append(nil), ParseAsk)
+	ask.Detail = []byte("hash")
 	check(t, ask, ask.Append(nil), ParseAsk)
 	end := End{1 << 33}
 	check(t, end, end.Append(nil), ParseEnd)

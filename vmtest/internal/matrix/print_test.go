@@ -22,7 +22,7 @@ func sampleFeatures(lacks ...string) []Feature {
 	return list
 }
 
-var samplePackages = []string{"", "loader", "loader/ledger", "loader/policy", "proxy", "proxy/dedup", "cmd/internal/hostcheck",
+var samplePackages = []string{"", "loader", "loader/ledger", "loader/policy", "proxy", "proxy/dedup/native", "cmd/internal/hostcheck",
 	"vmtest", "vmtest/internal/a/very/deep/directory", "cc"}
 
 // sampleTests are n tests of each package, some skipped for a feature.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"encoding/binary"
@@ -11,11 +11,6 @@ import (
 )
 
 const (
-	// MaxBlock is the most raw bytes in one block.
-	MaxBlock = 1 << 20
-	// MaxPayload is the most bytes that the payload of one block takes.
-	MaxPayload = MaxBlock + 1024
-
 	shortBlock = 512       // bytes; below it the check has 32 bits
 	minMatch   = 32        // bytes that are worth a reference
 	window     = 256 << 10 // bytes that the zstd stream looks back: more costs memory and gains nothing at this level

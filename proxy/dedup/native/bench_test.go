@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
+)
 
 const benchBytes = 12 << 20
 
@@ -33,7 +37,7 @@ func bench(b *testing.B, block int, cold bool) {
 		if cold {
 			e = newEnds(64 << 20)
 			// Memory from the system is not what is measured.
-			e.leg(b).sendAll(b, random(1, len(data)), fixed(MaxBlock))
+			e.leg(b).sendAll(b, random(1, len(data)), fixed(codec.MaxBlock))
 		}
 		l := e.leg(b)
 		b.StartTimer()
@@ -53,12 +57,12 @@ func bench(b *testing.B, block int, cold bool) {
 
 func BenchmarkEncodeCold(b *testing.B) {
 	b.Run("64K", func(b *testing.B) { bench(b, 64<<10, true) })
-	b.Run("1M", func(b *testing.B) { bench(b, MaxBlock, true) })
+	b.Run("1M", func(b *testing.B) { bench(b, codec.MaxBlock, true) })
 }
 
 func BenchmarkEncodeRepeat(b *testing.B) {
 	b.Run("64K", func(b *testing.B) { bench(b, 64<<10, false) })
-	b.Run("1M", func(b *testing.B) { bench(b, MaxBlock, false) })
+	b.Run("1M", func(b *testing.B) { bench(b, codec.MaxBlock, false) })
 }
 
 func benchDecode(b *testing.B, block int, cold bool) {
@@ -85,10 +89,10 @@ func benchDecode(b *testing.B, block int, cold bool) {
 
 func BenchmarkDecodeCold(b *testing.B) {
 	b.Run("64K", func(b *testing.B) { benchDecode(b, 64<<10, true) })
-	b.Run("1M", func(b *testing.B) { benchDecode(b, MaxBlock, true) })
+	b.Run("1M", func(b *testing.B) { benchDecode(b, codec.MaxBlock, true) })
 }
 
 func BenchmarkDecodeRepeat(b *testing.B) {
 	b.Run("64K", func(b *testing.B) { benchDecode(b, 64<<10, false) })
-	b.Run("1M", func(b *testing.B) { benchDecode(b, MaxBlock, false) })
+	b.Run("1M", func(b *testing.B) { benchDecode(b, codec.MaxBlock, false) })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
 )
 
@@ -37,7 +38,7 @@ func TestCorruption(t *testing.T) {
 				if err == nil && got != nil && !bytes.Equal(got, blocks[i]) {
 					t.Fatalf("block %d, bit %d: other bytes came out of block %d", victim, bit, i)
 				}
-				var ask *AskError
+				var ask *codec.AskError
 				if err != nil && !errors.As(err, &ask) {
 					break
 				}
@@ -85,15 +86,15 @@ func TestAskTwice(t *testing.T) {
 	l := newEnds(1 << 20).leg(t)
 	l.enc.Encode(nil, []byte("some bytes, and a few more of them"))
 	emit := func([]byte) error { return nil }
-	if err := l.enc.Resend(0, false, emit); err != nil {
+	if err := l.enc.Resend(codec.Ask{Block: 0, Retire: false}, emit); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.enc.Resend(0, false, emit); err == nil {
+	if err := l.enc.Resend(codec.Ask{Block: 0, Retire: false}, emit); err == nil {
 		t.Error("a block is given twice")
 	}
 	l.enc.Ack(1)
 	for _, n := range []uint64{1, 2, 100} {
-		if err := l.enc.Resend(n, false, emit); !errors.Is(err, errNotHeld) {
+		if err := l.enc.Resend(codec.Ask{Block: n, Retire: false}, emit); !errors.Is(err, errNotHeld) {
 			t.Errorf("block %d: %v", n, err)
 		}
 	}
@@ -104,11 +105,11 @@ func TestDamagedRestart(t *testing.T) {
 	p := l.enc.Encode(nil, text(1, 1000))
 	p[len(p)-1] ^= 1
 	_, err := l.dec.Decode(p)
-	var ask *AskError
+	var ask *codec.AskError
 	if !errors.As(err, &ask) {
 		t.Fatal(err)
 	}
-	err = l.enc.Resend(0, false, func(p []byte) error {
+	err = l.enc.Resend(codec.Ask{Block: 0, Retire: false}, func(p []byte) error {
 		p[len(p)-20] ^= 1
 		_, err := l.dec.Decode(p)
 		return err

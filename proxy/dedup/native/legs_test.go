@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // play lets legs carry about total bytes in random pieces of a pool, interleaved at random.
@@ -58,15 +60,15 @@ func TestManyLegs(t *testing.T) {
 		most  int
 		event string
 	}{
-		{"one", 8 << 20, 3 << 20, 20 << 20, 1, MaxBlock, ""},
-		{"evicting", 1 << 20, 3 << 20, 50 << 20, 3, MaxBlock, ""},
+		{"one", 8 << 20, 3 << 20, 20 << 20, 1, codec.MaxBlock, ""},
+		{"evicting", 1 << 20, 3 << 20, 50 << 20, 3, codec.MaxBlock, ""},
 		{"evicting small blocks", 100 << 10, 200 << 10, 10 << 20, 5, 2000, ""},
-		{"many", 16 << 20, 8 << 20, 30 << 20, 12, MaxBlock, ""},
-		{"aborts", 1 << 20, 2 << 20, 15 << 20, 6, MaxBlock, "abort"},
-		{"retired", 4 << 20, 3 << 20, 15 << 20, 6, MaxBlock, "retire"},
-		{"restarts", 4 << 20, 3 << 20, 15 << 20, 6, MaxBlock, "restart"},
-		{"stalls", 1 << 20, 2 << 20, 15 << 20, 6, MaxBlock, "stall"},
-		{"all", 4 << 20, 3 << 20, 15 << 20, 6, MaxBlock, "all"},
+		{"many", 16 << 20, 8 << 20, 30 << 20, 12, codec.MaxBlock, ""},
+		{"aborts", 1 << 20, 2 << 20, 15 << 20, 6, codec.MaxBlock, "abort"},
+		{"retired", 4 << 20, 3 << 20, 15 << 20, 6, codec.MaxBlock, "retire"},
+		{"restarts", 4 << 20, 3 << 20, 15 << 20, 6, codec.MaxBlock, "restart"},
+		{"stalls", 1 << 20, 2 << 20, 15 << 20, 6, codec.MaxBlock, "stall"},
+		{"all", 4 << 20, 3 << 20, 15 << 20, 6, codec.MaxBlock, "all"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seeds, total := uint64(2), c.total

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
 )
 
@@ -53,7 +54,7 @@ func (l *leg) send(t testing.TB, data []byte) {
 	t.Helper()
 	l.buf = l.enc.Encode(l.buf[:0], data)
 	l.wire += len(l.buf)
-	if len(l.buf) > MaxPayload {
+	if len(l.buf) > codec.MaxPayload {
 		t.Fatalf("payload of %d bytes", len(l.buf))
 	}
 	l.receive(t, l.buf, data)
@@ -64,10 +65,10 @@ func (l *leg) send(t testing.TB, data []byte) {
 func (l *leg) receive(t testing.TB, payload, want []byte) {
 	t.Helper()
 	got, err := l.dec.Decode(payload)
-	var ask *AskError
+	var ask *codec.AskError
 	if errors.As(err, &ask) {
 		l.asks++
-		err = l.enc.Resend(ask.Block, ask.Retire, func(p []byte) (err error) {
+		err = l.enc.Resend(ask.Ask, func(p []byte) (err error) {
 			l.wire += len(p)
 			got, err = l.dec.Decode(p)
 			return err

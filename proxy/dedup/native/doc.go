@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dedup is trunkline's native codec: it turns a flow's bytes into blocks that refer to what the peer already holds.
+// Package native is trunkline's native codec: it turns a flow's bytes into blocks that refer to what the peer already holds.
 //
 // A leg (connection) has one Encoder and one Decoder at each end; blocks of one direction are numbered from 0 and arrive
 // reliably and in order. The payload of a block is
@@ -23,4 +23,4 @@
 // A decoder that cannot make a block asks for it. It drops all that follows until the block comes again as a restart:
 // raw, with nothing referred to. The encoder sends all later blocks again in this way, and then goes on as usual; the zstd
 // stream begins anew.
-package dedup
+package native

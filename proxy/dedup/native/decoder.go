@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"errors"
 	"fmt"
 
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
 )
-
-// AskError tells that a block cannot be made from what is held here: the caller sends an ask to the peer and goes on.
-type AskError struct {
-	Block  uint64
-	Retire bool  // the histories differ: the peer is to begin a new generation
-	Err    error // why
-}
-
-// Error implements error.
-func (e *AskError) Error() string { return fmt.Sprintf("block %d is needed raw: %v", e.Block, e.Err) }
-
-// Unwrap gives the cause.
-func (e *AskError) Unwrap() error { return e.Err }
 
 var errCheck = errors.New("the check does not fit")
 
@@ -51,6 +39,9 @@ func NewDecoder(r *history.Receivers, group string) *Decoder {
 // Decoded returns the number of blocks decoded and stored so far: what to acknowledge.
 func (d *Decoder) Decoded() uint64 { return d.next }
 
+// Rest does nothing yet.
+func (d *Decoder) Rest() {}
+
 // Close gives back what the decoder holds.
 func (d *Decoder) Close() {
 	d.unzip.close()
@@ -61,11 +52,11 @@ func (d *Decoder) Close() {
 	d.out, d.lits, d.ops = nil, nil, nil
 }
 
-// Decode returns the bytes of the next block, which are valid until the next call. With an *AskError the caller asks the
+// Decode returns the bytes of the next block, which are valid until the next call. With an *codec.AskError the caller asks the
 // peer for the block and goes on: payloads that cannot be used until it has come are dropped (nil, nil). After any other
 // error the flow has to be reset.
 func (d *Decoder) Decode(payload []byte) ([]byte, error) {
-	if len(payload) == 0 || len(payload) > MaxPayload {
+	if len(payload) == 0 || len(payload) > codec.MaxPayload {
 		return nil, fmt.Errorf("payload of %d bytes: %w", len(payload), errFormat)
 	}
 	if d.asking && payload[0]&flagRestart == 0 {
@@ -84,7 +75,7 @@ func (d *Decoder) Decode(payload []byte) ([]byte, error) {
 			return nil, fmt.Errorf("restart of block %d: %w", d.next, err)
 		}
 		d.asking = true
-		return nil, &AskError{Block: d.next, Retire: b.retire(err), Err: err}
+		return nil, &codec.AskError{Ask: codec.Ask{Block: d.next, Retire: b.retire(err)}, Err: err}
 	}
 	if b.place.recorded && d.log != nil {
 		d.log.Write(b.place.generation, b.place.pos, data)
@@ -126,7 +117,7 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 		d.unzip.live, d.placed = false, false
 	}
 	d.parsePlace(&r, flags, &b.place)
-	b.n = r.size(MaxBlock)
+	b.n = r.size(codec.MaxBlock)
 	if b.place.recorded {
 		d.end = b.place.pos + uint64(b.n)
 		r.bad = r.bad || d.end > history.MaxPos || !d.placed
@@ -243,5 +234,5 @@ func sized(b []byte, n int) []byte {
 		return b[:n]
 	}
 	// In steps, so that a leg of small messages holds little.
-	return make([]byte, n, min(MaxBlock, max(4<<10, n+n/4)))
+	return make([]byte, n, min(codec.MaxBlock, max(4<<10, n+n/4)))
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
 )
 
@@ -17,7 +18,7 @@ func FuzzDecode(f *testing.F) {
 	for _, d := range [][]byte{random(1, 4000), text(1, 4000)[100:900], text(2, 500), {1, 2, 3}, make([]byte, 5000)} {
 		f.Add(enc.Encode(nil, d), []byte{})
 	}
-	_ = enc.Resend(2, true, func(p []byte) error { f.Add(p, p); return nil })
+	_ = enc.Resend(codec.Ask{Block: 2, Retire: true}, func(p []byte) error { f.Add(p, p); return nil })
 	f.Fuzz(func(t *testing.T, p, q []byte) {
 		const bound = 1 << 20
 		r := history.NewReceivers(bound)
@@ -31,11 +32,11 @@ func FuzzDecode(f *testing.F) {
 		for _, p := range [][]byte{p, q, p} {
 			before := dec.Decoded()
 			data, err := dec.Decode(p)
-			var ask *AskError
+			var ask *codec.AskError
 			if err != nil && !errors.As(err, &ask) {
 				break
 			}
-			if len(data) > MaxBlock || (data != nil) != (dec.Decoded() == before+1) {
+			if len(data) > codec.MaxBlock || (data != nil) != (dec.Decoded() == before+1) {
 				t.Fatalf("%d bytes, %d blocks", len(data), dec.Decoded()-before)
 			}
 		}

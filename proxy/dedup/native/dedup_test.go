@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -18,7 +19,7 @@ func TestRoundTrip(t *testing.T) {
 		"mixed":  append(append(append(text(2, 100_000), random(2, 100_000)...), make([]byte, 50_000)...), text(2, 100_000)...),
 	}
 	r := rand.New(rand.NewPCG(3, 3))
-	cuts := map[string]func() int{"1": fixed(1), "7": fixed(7), "100": fixed(100), "1460": fixed(1460), "64K": fixed(64 << 10), "1M": fixed(MaxBlock),
+	cuts := map[string]func() int{"1": fixed(1), "7": fixed(7), "100": fixed(100), "1460": fixed(1460), "64K": fixed(64 << 10), "1M": fixed(codec.MaxBlock),
 		"any": func() int { return 1 + r.IntN(1<<r.IntN(18)) }}
 	for name, data := range datas {
 		for cut, next := range cuts {
@@ -46,19 +47,19 @@ func TestRepeatCostsNearlyNothing(t *testing.T) {
 	data := file(t, 24<<20)
 	e := newEnds(128 << 20)
 	r := rand.New(rand.NewPCG(1, 1))
-	cold := e.leg(t).sendAll(t, data, fixed(MaxBlock))
+	cold := e.leg(t).sendAll(t, data, fixed(codec.MaxBlock))
 	for _, c := range []struct {
 		name string
 		data []byte
 		next func() int
 		most int // bytes on the wire
 	}{
-		{"again", data, fixed(MaxBlock), len(data) / 2000},
-		{"in other cuts", data, func() int { return 1 + r.IntN(MaxBlock) }, len(data) / 2000},
+		{"again", data, fixed(codec.MaxBlock), len(data) / 2000},
+		{"in other cuts", data, func() int { return 1 + r.IntN(codec.MaxBlock) }, len(data) / 2000},
 		{"in 64 KiB", data, fixed(64 << 10), len(data) / 2000},
 		{"in 1460 bytes", data, fixed(1460), len(data) / 90},
-		{"one byte in front", append([]byte{'x'}, data...), fixed(MaxBlock), len(data) / 2000},
-		{"edited", edit(7, data, 1000), fixed(MaxBlock), len(data)/2000 + 1000*140},
+		{"one byte in front", append([]byte{'x'}, data...), fixed(codec.MaxBlock), len(data) / 2000},
+		{"edited", edit(7, data, 1000), fixed(codec.MaxBlock), len(data)/2000 + 1000*140},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := e.leg(t)
@@ -122,7 +123,7 @@ func TestReason(t *testing.T) {
 func TestIncompressibleRepeats(t *testing.T) {
 	e, data := newEnds(16<<20), random(5, 3<<20)
 	e.leg(t).sendAll(t, data, fixed(100_000))
-	if n := e.leg(t).sendAll(t, data, fixed(MaxBlock)); n > 1000 {
+	if n := e.leg(t).sendAll(t, data, fixed(codec.MaxBlock)); n > 1000 {
 		t.Errorf("the repetition of random data takes %d bytes", n)
 	}
 }
@@ -137,7 +138,7 @@ func TestWithoutHistory(t *testing.T) {
 }
 
 func TestRepeatAllocatesNothing(t *testing.T) {
-	e, data := newEnds(64<<20), random(6, MaxBlock)
+	e, data := newEnds(64<<20), random(6, codec.MaxBlock)
 	l := e.leg(t)
 	for range 100 { // until the ring is wholly allocated
 		l.send(t, data)

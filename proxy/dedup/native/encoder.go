@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"encoding/binary"
@@ -9,20 +9,13 @@ import (
 	"sync/atomic"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
 )
 
 // Options change how an encoder works.
 type Options struct {
-	NoCompression bool // literals go raw
-}
-
-// Counters are running totals of a leg's direction, in bytes.
-type Counters struct {
-	RawBytes     uint64 // taken in
-	WireBytes    uint64 // payloads given out, restarts included
-	RefBytes     uint64 // raw bytes that were sent as references
-	LiteralBytes uint64 // raw bytes that were not
+	Stage codec.Stage // what compresses literals
 }
 
 // An Encoder turns one direction of a flow into blocks. Encode and Resend must reach the wire in the order in which they
@@ -77,7 +70,7 @@ func NewEncoder(s *history.Sender, opt Options) *Encoder {
 	return e
 }
 
-// Encode appends the payload of one block for src, 1 to MaxBlock bytes, to dst.
+// Encode appends the payload of one block for src, 1 to codec.MaxBlock bytes, to dst.
 func (e *Encoder) Encode(dst, src []byte) []byte {
 	e.work.Lock()
 	defer e.work.Unlock()
@@ -203,7 +196,7 @@ func (e *Encoder) appendOps(dst []byte, b *outgoing) (_, lits []byte) {
 
 // appendLiterals appends literals, compressed where that promises to pay.
 func (e *Encoder) appendLiterals(dst, lits []byte) (_ []byte, zipped bool) {
-	if e.opt.NoCompression || e.encrypted.Load() || !e.probe.try(len(lits)) {
+	if e.opt.Stage == codec.StageNone || e.encrypted.Load() || !e.probe.try(len(lits)) {
 		return append(dst, lits...), false
 	}
 	start := len(dst)
@@ -277,6 +270,12 @@ func (e *Encoder) at(number uint64) (sent, bool) {
 	return e.blocks[e.done+int(number-e.first)], true
 }
 
+// SetEffort does nothing yet.
+func (e *Encoder) SetEffort(codec.Effort) {}
+
+// Rest does nothing yet.
+func (e *Encoder) Rest() {}
+
 // Unacked returns the raw bytes that are not acknowledged.
 func (e *Encoder) Unacked() int {
 	e.mu.Lock()
@@ -298,8 +297,8 @@ func (e *Encoder) Reason() reason.Code {
 }
 
 // Counters returns the totals so far.
-func (e *Encoder) Counters() Counters {
-	return Counters{RawBytes: e.raw.Load(), WireBytes: e.wire.Load(), RefBytes: e.refs.Load(), LiteralBytes: e.literals.Load()}
+func (e *Encoder) Counters() codec.Counters {
+	return codec.Counters{RawBytes: e.raw.Load(), WireBytes: e.wire.Load(), RefBytes: e.refs.Load(), LiteralBytes: e.literals.Load()}
 }
 
 // Close ends the leg. What is not acknowledged is never referred to. Nothing but Close, Ack, Reason and Counters may follow.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"bytes"
 	"errors"
 	"testing"
 
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
 )
 
@@ -25,11 +26,11 @@ type sim struct {
 type simLeg struct {
 	enc    *Encoder
 	dec    *Decoder
-	flight [][]byte    // payloads on their way
-	acks   []uint64    // acknowledgements on their way
-	asked  []*AskError // asks on their way
-	want   []byte      // what the decoder has yet to give
-	gone   bool        // the encoder is closed; what is in flight still arrives
+	flight [][]byte          // payloads on their way
+	acks   []uint64          // acknowledgements on their way
+	asked  []*codec.AskError // asks on their way
+	want   []byte            // what the decoder has yet to give
+	gone   bool              // the encoder is closed; what is in flight still arrives
 }
 
 func newSim(t testing.TB, bound int64) *sim {
@@ -60,7 +61,7 @@ func (s *sim) deliver(l *simLeg) bool {
 	p := l.flight[0]
 	l.flight = l.flight[1:]
 	got, err := l.dec.Decode(p)
-	var ask *AskError
+	var ask *codec.AskError
 	switch {
 	case errors.As(err, &ask):
 		if s.asks++; !s.lax && !l.gone {
@@ -92,7 +93,7 @@ func (s *sim) answer(l *simLeg) bool {
 	case len(l.asked) > 0:
 		a := l.asked[0]
 		l.asked = l.asked[1:]
-		err := l.enc.Resend(a.Block, a.Retire, func(p []byte) error {
+		err := l.enc.Resend(a.Ask, func(p []byte) error {
 			s.wire += len(p)
 			l.flight = append(l.flight, bytes.Clone(p))
 			return nil

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dedup
+package native
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
-// Resend answers an ask: it gives the restart payloads of all blocks from block on to emit, in order. With retire, the
+// Resend answers an ask: it gives the restart payloads of all blocks from the one asked for on to emit, in order. If it says so, the
 // peer's history did not hold what it should, and a new generation is begun. After an error the flow has to be reset.
-func (e *Encoder) Resend(block uint64, retire bool, emit func(payload []byte) error) error {
+func (e *Encoder) Resend(ask codec.Ask, emit func(payload []byte) error) error {
 	e.work.Lock()
 	defer e.work.Unlock()
+	block := ask.Block
 	if block < e.asked {
 		return fmt.Errorf("block %d was asked for twice", block)
 	}
@@ -23,7 +26,7 @@ func (e *Encoder) Resend(block uint64, retire bool, emit func(payload []byte) er
 	if !held {
 		return fmt.Errorf("resending block %d: %w", block, errNotHeld)
 	}
-	if retire && b.gen != 0 {
+	if ask.Retire && b.gen != 0 {
 		e.match.log.Retire(b.gen)
 	}
 	// Both ends begin anew: the zstd stream, and what positions are relative to.
