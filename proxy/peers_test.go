@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
-	"github.com/trunkline/trunkline/proxy/wire"
 	"github.com/trunkline/trunkline/internal/testkit"
+	"github.com/trunkline/trunkline/proxy/wire"
 )
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
