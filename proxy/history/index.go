@@ -2,7 +2,14 @@
 
 package history
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// indexLayout numbers how a table is laid out, since it may be kept on disk: it changes with every constant below, with tag and
+// with the anchors. A table of another layout is of no use.
+const indexLayout = 1
 
 const (
 	ways     = 4  // entries in a bucket, half a cache line
@@ -23,19 +30,62 @@ type Candidates [ways]uint64
 
 // An index finds positions by the hash of the bytes there. An entry is 28 bits of hash and 36 bits of position; buckets are
 // chosen by the low bits of the 28, so that the table can double as the log fills: an idle group costs 32 KiB. A position
-// that is no longer valid is recognised by the caller; a wrong one costs a comparison.
+// that is no longer valid is recognised by the caller; a wrong one costs a comparison, so that nothing goes wrong with a table
+// that was kept on disk and is older than the log, or damaged.
 type index struct {
+	tables  tables   // where entries come from; nil: the heap
 	entries []uint64 // buckets of ways; 0 is empty
 	mask    uint64   // buckets - 1
 	used    int      // entries taken
 	most    int      // buckets at most
 }
 
-func newIndex(ring uint64) index {
+// tables gives memory for an index.
+type tables interface {
+	// make gives a zeroed table of a number of bytes, or nil if there is no room. The one given before stays until drop.
+	make(bytes int) []byte
+	// drop gives back all tables but the one given last.
+	drop()
+}
+
+// newIndex makes an empty index for a ring of a size in bytes, whose table comes from t, if that is not nil.
+func newIndex(ring uint64, t tables) index {
 	// About as many entries as anchors: where a bucket is full the oldest goes, and its neighbours lead to the same bytes.
 	n := 1 << (bits.Len64(max(ring/sampling/ways, 1024)*3/2) - 1)
 	first := min(n, 1024)
-	return index{entries: make([]uint64, first*ways), mask: uint64(first - 1), most: n}
+	x := index{tables: t, most: n}
+	if x.entries = x.make(first * ways); x.entries == nil {
+		x.tables = nil
+		x.entries = x.make(first * ways)
+	}
+	x.mask = uint64(first - 1)
+	return x
+}
+
+// make gives room for entries, nil if there is none.
+func (x *index) make(entries int) []uint64 {
+	if x.tables == nil {
+		return make([]uint64, entries)
+	}
+	return entriesOf(x.tables.make(8 * entries))
+}
+
+func entriesOf(table []byte) []uint64 {
+	if len(table) < 8*ways {
+		return nil
+	}
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&table[0])), len(table)/8)
+}
+
+// adopt goes on with a table that was kept, and tells whether that can be. used is how many of its entries are taken, more or
+// less.
+func (x *index) adopt(table []byte, used int) bool {
+	n := len(table) / 8 / ways
+	if n == 0 || len(table)%(8*ways) != 0 || n&(n-1) != 0 || n > x.most || used < 0 {
+		return false
+	}
+	x.entries, x.mask, x.used = entriesOf(table), uint64(n-1), min(used, n*ways)
+	return true
 }
 
 // tag mixes a rolling hash, whose low bits know only the last bytes.
@@ -100,7 +150,13 @@ func (x *index) insert(hash, pos, head uint64) {
 func (x *index) double() {
 	old := x.entries
 	n := len(old) / ways
-	x.entries = make([]uint64, 2*len(old))
+	if x.entries = x.make(2 * len(old)); x.entries == nil {
+		x.entries, x.most = old, n // no room: the oldest entries go
+		return
+	}
+	if x.tables != nil {
+		defer x.tables.drop()
+	}
 	x.mask = uint64(2*n - 1)
 	for i := 0; i < len(old); i += ways {
 		lo, hi := i, i+n*ways

@@ -65,7 +65,7 @@ func TestRing(t *testing.T) {
 
 func TestIndex(t *testing.T) {
 	_, _, size := sizes(8 << 20)
-	x := newIndex(size)
+	x := newIndex(size, nil)
 	const n = 30_000
 	r := rand.New(rand.NewPCG(2, 2))
 	hashes := make([]uint64, n)
@@ -94,7 +94,7 @@ func TestIndex(t *testing.T) {
 
 // TestIndexKeepsTwo enters many places of one content and of others: it keeps the newest of the first, and the others.
 func TestIndexKeepsTwo(t *testing.T) {
-	x := newIndex(1 << 20)
+	x := newIndex(1<<20, nil)
 	const hash = 0x123456789abcdef
 	x.insert(hash, 1, 1)
 	for i := range uint64(100) {
@@ -107,7 +107,7 @@ func TestIndexKeepsTwo(t *testing.T) {
 }
 
 func TestPositionWraps(t *testing.T) {
-	x := newIndex(1 << 20)
+	x := newIndex(1<<20, nil)
 	for _, head := range []uint64{1<<posBits - 5, 1 << posBits, 1<<posBits + 5, 5<<posBits + 3} {
 		x.insert(head, head-3, head)
 		if c := x.lookup(head, head-1000, head+100); c[0] != head-3 {

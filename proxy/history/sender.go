@@ -112,7 +112,7 @@ type Sender struct {
 
 func newSender(bound int64) *Sender {
 	b, segment, size := sizes(bound)
-	s := &Sender{ring: newRing(segment, size), own: b, bound: b, margin: size - b, index: newIndex(size),
+	s := &Sender{ring: newRing(segment, size), own: b, bound: b, margin: size - b, index: newIndex(size, nil),
 		generation: uint64(time.Now().UnixNano())}
 	// Holes come from aborted legs only; forgetting the oldest range costs a repetition, not correctness.
 	s.acked.max = spansFor(size)
