@@ -10,6 +10,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
+	"github.com/trunkline/trunkline/proxy/dedup/internal/sniff"
 	"github.com/trunkline/trunkline/proxy/history"
 )
 
@@ -28,8 +29,8 @@ type Encoder struct {
 	work      sync.Mutex // held while a block is encoded or sent again
 	match     matcher
 	zip       deflater
-	sniff     sniffer
-	probe     backoff
+	sniff     sniff.Sniffer
+	probe     sniff.Backoff
 	lits      []byte
 	placed    bool // the peer knows generation and end
 	gen       uint64
@@ -74,7 +75,7 @@ func NewEncoder(s *history.Sender, opt Options) *Encoder {
 func (e *Encoder) Encode(dst, src []byte) []byte {
 	e.work.Lock()
 	defer e.work.Unlock()
-	if e.sniff.encrypted(src) {
+	if e.sniff.Encrypted(src) {
 		e.encrypted.Store(true)
 	}
 	number := e.next()
@@ -196,12 +197,12 @@ func (e *Encoder) appendOps(dst []byte, b *outgoing) (_, lits []byte) {
 
 // appendLiterals appends literals, compressed where that promises to pay.
 func (e *Encoder) appendLiterals(dst, lits []byte) (_ []byte, zipped bool) {
-	if e.opt.Stage == codec.StageNone || e.encrypted.Load() || !e.probe.try(len(lits)) {
+	if e.opt.Stage == codec.StageNone || e.encrypted.Load() || !e.probe.Try(len(lits)) {
 		return append(dst, lits...), false
 	}
 	start := len(dst)
 	dst = e.zip.add(dst, lits)
-	e.probe.result(len(lits), len(dst)-start)
+	e.probe.Result(len(lits), len(dst)-start)
 	return dst, true
 }
 
