@@ -45,6 +45,7 @@ type Peer struct {
 	Address string // host:port; empty: only it connects to us
 	Key     string // "ed25519:BASE64", as Identity.Fingerprint prints it
 	Allow   []Allow
+	Codec   codec.Spec // of its rules that say nothing else; only shown
 }
 
 // Allow is a set of destinations that a peer may reach through this agent.

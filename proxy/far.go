@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -29,7 +30,7 @@ func (o *opener) frame(t wire.Type, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := m.Codec.Check(); err != nil {
+	if err := dedup.Offers(m.Codec); err != nil {
 		return fmt.Errorf("%w: OPEN of flow %d: %w", wire.ErrMalformed, m.Flow, err)
 	}
 	l, e := o.l, o.l.e

@@ -40,11 +40,13 @@ type flow struct {
 	client      netip.AddrPort
 	destination netip.AddrPort
 	start       time.Time
+	codec       codec.Spec
 	enc         codec.Encoder
 	dec         codec.Decoder
 	queue       *queue
 	count       counters
 	encReason   atomic.Uint32 // reason.Code of the encoder
+	effort      atomic.Uint32 // codec.Effort of the encoder
 
 	ctx    context.Context // ends when the flow fails
 	cancel context.CancelFunc
@@ -118,7 +120,7 @@ type answer struct {
 
 func (e *Engine) newFlow(p *peer, rule Rule, group string, spec codec.Spec, id uint64, near bool) *flow {
 	f := &flow{
-		e: e, p: p, near: near, rule: rule, group: group, id: id, start: time.Now(),
+		e: e, p: p, near: near, rule: rule, group: group, codec: spec, id: id, start: time.Now(),
 		queue: newQueue(&e.buffers), over: make(chan struct{}), answer: make(chan answer, 1), news: make(chan struct{}, 1),
 		finished: make(chan struct{}), legEnd: make(chan struct{}), readEnd: make(chan struct{}),
 		sendEnd: make(chan struct{}), delivered: make(chan struct{}),

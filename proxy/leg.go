@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -106,7 +107,7 @@ func (l *leg) greet(ctx context.Context, kind uint64) error {
 
 func (l *leg) sendHello(kind uint64) error {
 	m := wire.Hello{
-		Major: l.e.protocol, Minor: wire.Minor, Kind: kind, Instance: l.e.cfg.Instance,
+		Major: l.e.protocol, Minor: wire.Minor, Features: dedup.Features(), Kind: kind, Instance: l.e.cfg.Instance,
 		Ports: l.e.listenPorts(),
 	}
 	if l.peer != nil {

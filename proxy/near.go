@@ -48,7 +48,7 @@ func (e *Engine) steer(s *sock, orig Original, id, after uint64) {
 		e.relayDirect(s, orig, reason.TableFull)
 		return
 	}
-	f := e.newFlow(p, rule, rule.group(), rule.Codec, id, true)
+	f := e.newFlow(p, rule, rule.group(), p.agree(rule), id, true)
 	f.client, f.destination = s.remote(), orig.Destination
 	f.local = s
 	l, err := p.takeLeg(e.ctx, rule, f)
@@ -75,7 +75,7 @@ func (e *Engine) carry(f *flow, l *leg, orig Original, after uint64) {
 		l.close()
 		return
 	}
-	m := wire.Open{Flow: f.id, After: after, Destination: orig.Destination, Source: orig.Source, Group: f.group, Codec: f.rule.Codec}
+	m := wire.Open{Flow: f.id, After: after, Destination: orig.Destination, Source: orig.Source, Group: f.group, Codec: f.codec}
 	if err := l.send(wire.TypeOpen, m.Append(nil)); err != nil {
 		f.log.Debug("sending OPEN", "err", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/dedup"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -40,25 +41,26 @@ type peer struct {
 	dials    chan struct{}
 	dialled  dials // flows that the peer opened
 
-	mu      sync.Mutex
-	cfg     Peer
-	cancel  context.CancelFunc // of what dials the peer; nil: nothing does
-	control *leg               // dialled by us and answering
-	inbound int                // control connections that the peer dialled
-	legs    int                // other connections that it dialled
-	where   netip.AddrPort     // of the peer's listener, as far as known
-	ports   []uint16           // the peer's listeners, from its HELLO
-	up      bool
-	since   time.Time // of the last change of up
-	rtt     time.Duration
-	ponged  time.Time // when the peer answered a ping last
-	version string
-	reason  reason.Code
-	problem string
-	idle    []*leg
-	filling map[uint32]int  // legs being dialled for idle, by their windows
-	windows map[uint32]bool // that rules want of legs to the peer
-	groups  map[string]bool
+	mu       sync.Mutex
+	cfg      Peer
+	cancel   context.CancelFunc // of what dials the peer; nil: nothing does
+	control  *leg               // dialled by us and answering
+	inbound  int                // control connections that the peer dialled
+	legs     int                // other connections that it dialled
+	where    netip.AddrPort     // of the peer's listener, as far as known
+	ports    []uint16           // the peer's listeners, from its HELLO
+	features uint64             // likewise
+	up       bool
+	since    time.Time // of the last change of up
+	rtt      time.Duration
+	ponged   time.Time // when the peer answered a ping last
+	version  string
+	reason   reason.Code
+	problem  string
+	idle     []*leg
+	filling  map[uint32]int  // legs being dialled for idle, by their windows
+	windows  map[uint32]bool // that rules want of legs to the peer
+	groups   map[string]bool
 
 	wg sync.WaitGroup
 }
@@ -112,7 +114,7 @@ func (p *peer) met(h wire.Hello) {
 	p.memory.Receivers.SetPeerEpoch(h.Epoch)
 	p.mu.Lock()
 	p.version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
-	p.ports = h.Ports
+	p.ports, p.features = h.Ports, h.Features
 	p.mu.Unlock()
 }
 
@@ -309,6 +311,19 @@ func (p *peer) alive() bool {
 }
 
 func (c *pinger) closed(err error) { c.broken <- err }
+
+// agree gives the codec for a rule's flows: the rule's, where the peer has that.
+func (p *peer) agree(rule Rule) codec.Spec {
+	p.mu.Lock()
+	features := p.features
+	p.mu.Unlock()
+	use, agreed := dedup.Agree(rule.Codec, features)
+	if !agreed {
+		p.e.limited.warn("the peer does not have the rule's codec, its flows have another: install the same version of trunkline at both ends",
+			"peer", p.config().Name, "rule", rule.Name, "codec", rule.Codec, "instead", use)
+	}
+	return use
+}
 
 // group returns the name of a history group to send through; empty: none, or there are too many.
 func (p *peer) group(name string) string {

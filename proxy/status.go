@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // PeerStatus describes a peer. Bytes are totals since the agent started; wire bytes are frames, before TLS.
@@ -30,7 +32,9 @@ type PeerStatus struct {
 	WireSent      int64
 	RawReceived   int64
 	WireReceived  int64
-	HistoryBytes  int64 // memory of all histories with this peer
+	HistoryBytes  int64      // memory of all histories with this peer
+	Codec         codec.Spec // of its rules that say nothing else
+	Codecs        []string   // that the peer has; empty: not met yet
 	Reason        reason.Code
 	Problem       string // why it is down, for people
 }
@@ -43,8 +47,10 @@ type FlowStatus struct {
 	Client       netip.AddrPort // near: as the engine sees it; else as the peer says, and not valid if it does not
 	Destination  netip.AddrPort
 	Peer         string
-	LegCookie    uint64 // of the leg's socket; 0: none
-	WindowBytes  uint32 // fixed receive window of the leg, as the kernel gave it; 0: auto-tuned
+	Codec        codec.Spec
+	Effort       codec.Effort // for bytes towards the peer that it does not hold
+	LegCookie    uint64       // of the leg's socket; 0: none
+	WindowBytes  uint32       // fixed receive window of the leg, as the kernel gave it; 0: auto-tuned
 	RuleID       uint32
 	Reason       reason.Code // why it is not optimised
 	RawSent      int64
@@ -74,7 +80,7 @@ func (p *peer) status() PeerStatus {
 		LegsWarm: len(p.idle), LegsUsed: int(p.flows.Load()), FlowsOpened: p.opened.Load(), FlowsAccepted: p.accepted.Load(),
 		RawSent: p.total.rawSent.Load(), WireSent: p.total.wireSent.Load(),
 		RawReceived: p.total.rawReceived.Load(), WireReceived: p.total.wireReceived.Load(),
-		Reason: p.reason, Problem: p.problem,
+		Reason: p.reason, Problem: p.problem, Codec: p.cfg.Codec, Codecs: dedup.Names(p.features),
 	}
 	if p.cfg.Address == "" && p.inbound > 0 {
 		s.Up, s.Reason, s.Problem = true, reason.None, ""
@@ -125,7 +131,7 @@ func (f *flow) reason() reason.Code {
 func (f *flow) status() FlowStatus {
 	s := FlowStatus{
 		ID: f.id, Near: f.near, Client: f.client, Destination: f.destination, Peer: f.p.config().Name, RuleID: f.rule.ID,
-		Reason:  f.reason(),
+		Reason: f.reason(), Codec: f.codec, Effort: codec.Effort(f.effort.Load()),
 		RawSent: f.count.rawSent.Load(), WireSent: f.count.wireSent.Load(),
 		RawReceived: f.count.rawReceived.Load(), WireReceived: f.count.wireReceived.Load(), Start: f.start,
 	}

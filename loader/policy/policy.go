@@ -49,7 +49,10 @@ type Rule struct {
 	PeerID      uint32 // from 1; 0: not steered
 	PeerName    string
 	History     string // the group that shares a history, "none" for none
-	Splice      SpliceMode
+	// How the engine encodes what is steered, in its own words: the kernel side knows nothing of it.
+	Codec, Stage string
+	SegmentBytes uint16
+	Splice       SpliceMode
 	// Whose connections are not steered.
 	ExcludeCgroups []string // paths below the cgroup2 mount
 	ExcludeUsers   []string // names or numbers

@@ -11,6 +11,7 @@ import (
 	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/proxy"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // names gives peers and rules their numbers: in the order of the file at first, and the same for the same name after a
@@ -54,7 +55,7 @@ func (a *agent) build(c *config.Config, candidates []hostcheck.Candidate) (*poli
 func (a *agent) enginePeers(c *config.Config) []proxy.Peer {
 	peers := make([]proxy.Peer, len(c.Peers))
 	for i, p := range c.Peers {
-		peers[i] = proxy.Peer{ID: a.names.peers.of(p.Name), Name: p.Name, Address: p.Address, Key: p.Key}
+		peers[i] = proxy.Peer{ID: a.names.peers.of(p.Name), Name: p.Name, Address: p.Address, Key: p.Key, Codec: p.Codec}
 		for _, allow := range p.Allow {
 			peers[i].Allow = append(peers[i].Allow, proxy.Allow{Prefix: allow.Prefix, Ports: ports(allow.Ports)})
 		}
@@ -77,8 +78,15 @@ func ports(ranges []config.PortRange) []uint16 {
 }
 
 func engineRule(r policy.Rule) proxy.Rule {
-	return proxy.Rule{ID: r.ID, Name: r.Name, PeerID: r.PeerID, History: r.History, Congestion: r.Congestion,
+	return proxy.Rule{ID: r.ID, Name: r.Name, PeerID: r.PeerID, History: r.History, Codec: codecOf(r), Congestion: r.Congestion,
 		PacingBps: r.PacingBps, WindowBytes: r.WindowBytes}
+}
+
+// codecOf is the rule's codec, whose words the configuration has checked; a rule that says nothing has the default.
+func codecOf(r policy.Rule) codec.Spec {
+	kind, _ := codec.ParseKind(r.Codec)
+	stage, _ := codec.ParseStage(r.Stage)
+	return codec.Spec{Kind: kind, Stage: stage, SegmentBytes: r.SegmentBytes}
 }
 
 func engineRules(t *policy.Table) []proxy.Rule {

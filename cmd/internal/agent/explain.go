@@ -12,6 +12,7 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/cmd/internal/units"
 	"github.com/trunkline/trunkline/loader/policy"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // ExplainFile says which rule of a configuration applies to a connection, why, and what it gives, as far as the file tells.
@@ -92,8 +93,12 @@ func gets(r policy.Rule) []control.Setting {
 		history = "without history"
 	}
 	g[4].Value = fmt.Sprintf("outgoing connections go through peer %s, %s", r.PeerName, history)
+	coded := control.Setting{Name: "codec", Value: codecOf(r).String()}
+	if s := codecOf(r); s.Kind != codec.Native {
+		coded.Value += fmt.Sprintf(", segments of %d bytes", s.Segment())
+	}
 	if len(r.ExcludeCgroups)+len(r.ExcludeUsers) > 0 {
 		g[4].Value += ", except those of " + strings.Join(append(append([]string{}, r.ExcludeUsers...), r.ExcludeCgroups...), ", ")
 	}
-	return append(g, control.Setting{Name: "splice", Value: r.Splice.String()})
+	return append(g, coded, control.Setting{Name: "splice", Value: r.Splice.String()})
 }

@@ -28,7 +28,7 @@ func (a *agent) Peers() ([]control.Peer, error) {
 			RTTMicroseconds: p.RTT.Microseconds(), Version: p.Version, LegsWarm: p.LegsWarm, LegsUsed: p.LegsUsed,
 			FlowsOpened: p.FlowsOpened, FlowsAccepted: p.FlowsAccepted,
 			RawSent: uint64(p.RawSent), WireSent: uint64(p.WireSent), RawReceived: uint64(p.RawReceived),
-			WireReceived: uint64(p.WireReceived), History: uint64(p.HistoryBytes),
+			WireReceived: uint64(p.WireReceived), History: uint64(p.HistoryBytes), Codec: p.Codec.String(), Codecs: p.Codecs,
 		})
 	}
 	return peers, nil
@@ -140,6 +140,9 @@ func addEngine(w *control.Flow, f *carried) {
 	w.Engine = &control.EngineFlow{
 		ID: f.ID, Direct: f.Direct, RawSent: uint64(f.RawSent), WireSent: uint64(f.WireSent), RawReceived: uint64(f.RawReceived),
 		WireReceived: uint64(f.WireReceived),
+	}
+	if !f.Direct {
+		w.Engine.Codec, w.Engine.Effort = f.Codec.String(), f.Effort.String()
 	}
 }
 

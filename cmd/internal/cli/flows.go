@@ -170,6 +170,9 @@ func flowNotes(f control.Flow) []string {
 		if f.Engine.Direct {
 			through = "straight to the destination"
 		}
+		if f.Engine.Codec != "" {
+			through += ", " + f.Engine.Codec
+		}
 		notes = append(notes, fmt.Sprintf("%s: sent %s, received %s", through,
 			savings(f.Engine.RawSent, f.Engine.WireSent), savings(f.Engine.RawReceived, f.Engine.WireReceived)))
 	}

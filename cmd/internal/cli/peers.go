@@ -59,6 +59,9 @@ func printPeers(w io.Writer, peers []control.Peer) {
 		}
 		t.add(p.Name, state, rtt, fmt.Sprintf("%d+%d", p.LegsUsed, p.LegsWarm), savings(p.RawSent, p.WireSent),
 			savings(p.RawReceived, p.WireReceived), units.FormatSize(p.History))
+		if p.Codec != "" {
+			t.note("codec " + p.Codec)
+		}
 		if !p.Up {
 			t.note(fmt.Sprintf("%s: %s", orDash(p.Reason), orDash(p.Detail)))
 		}

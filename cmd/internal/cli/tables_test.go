@@ -52,8 +52,8 @@ func (f *fakeAgent) Status() (control.Status, error) {
 func (f *fakeAgent) Peers() ([]control.Peer, error) {
 	return []control.Peer{
 		{ID: 1, Name: "busan", Address: "203.0.113.9:4820", Up: true, RTTMicroseconds: 50340, LegsWarm: 6, LegsUsed: 2,
-			RawSent: 18_000, WireSent: 9_000, RawReceived: 42_000_000, WireReceived: 21_500_000, History: 44 << 20},
-		{ID: 2, Name: "osaka", Address: "198.51.100.7:4820", Reason: "peer-down", Detail: "dial tcp 198.51.100.7:4820: connect: connection refused"},
+			RawSent: 18_000, WireSent: 9_000, RawReceived: 42_000_000, WireReceived: 21_500_000, History: 44 << 20, Codec: "native+zstd", Codecs: []string{"native"}},
+		{ID: 2, Name: "osaka", Address: "198.51.100.7:4820", Reason: "peer-down", Detail: "dial tcp 198.51.100.7:4820: connect: connection refused", Codec: "wanproxy"},
 	}, nil
 }
 
@@ -71,7 +71,7 @@ func (f *fakeAgent) Flows() ([]control.Flow, error) {
 	ap := netip.MustParseAddrPort
 	return []control.Flow{
 		{Cookie: 1, Kind: "steered", Local: ap("127.0.0.1:40112"), Remote: ap("203.0.113.9:80"), RuleID: 1, Rule: "web", Peer: "busan",
-			AgeSeconds: 12.4, Engine: &control.EngineFlow{RawSent: 300, WireSent: 320, RawReceived: 10_000_000, WireReceived: 51_000}},
+			AgeSeconds: 12.4, Engine: &control.EngineFlow{RawSent: 300, WireSent: 320, RawReceived: 10_000_000, WireReceived: 51_000, Codec: "native+zstd", Effort: "default"}},
 		{Cookie: 2, Kind: "leg", Local: ap("192.0.2.1:51000"), Remote: ap("203.0.113.9:4820"), RuleID: 1, Rule: "web", Peer: "busan",
 			AgeSeconds: 12.4, Congestion: "bbr", Priority: "retransmit", WindowBytes: 8 << 20, CwndPackets: 118, SRTTMicroseconds: 50_900,
 			Retransmits: 12, Marked: 12, Auto: true, Choice: ptr(someChoice("203.0.113.0/24", "busan", false))},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cc/choice"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // DefaultPath is where the agent looks for its configuration.
@@ -70,6 +71,7 @@ type Peer struct {
 	Address string // host:port; "": only it connects to us
 	Key     string // fingerprint, "ed25519:BASE64"
 	Allow   []Allow
+	Codec   codec.Spec // of its rules that say nothing else
 }
 
 // Allow is a set of destinations that the peer may reach through this host.
@@ -95,7 +97,8 @@ type Rule struct {
 	Priority       string   // PriorityOff, PriorityRetransmit, PrioritySlowStart
 	Peer           string   // "": not steered
 	History        string   // name of the group; HistoryNone: no history
-	Splice         string   // SpliceAuto, SpliceOff, SpliceForce
+	Codec          codec.Spec
+	Splice         string // SpliceAuto, SpliceOff, SpliceForce
 	ExcludeCgroups []string
 	ExcludeUsers   []string // names or numbers
 }

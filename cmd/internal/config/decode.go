@@ -15,16 +15,20 @@ import (
 // decoder walks the syntax tree itself rather than decoding into structs: every value keeps its place in the file, so
 // that every message can name it, and all problems are found in one go.
 type decoder struct {
-	file     string
-	problems Problems
-	warnings Problems
-	peers    []ast.Node // where the peers and the rules' dedup peers stand, for crossCheck
-	rules    []ruleNodes
-	autoAt   ast.Node // nil: there is no such section
+	file       string
+	problems   Problems
+	warnings   Problems
+	peers      []ast.Node // where the peers and the rules' dedup peers stand, for crossCheck
+	rules      []ruleNodes
+	peerCodecs []codecChoice
+	autoAt     ast.Node // nil: there is no such section
 }
 
 // ruleNodes are the places crossCheck refers to.
-type ruleNodes struct{ rule, remote, peer ast.Node }
+type ruleNodes struct {
+	rule, remote, peer ast.Node
+	codec              codecChoice
+}
 
 // fields maps each key of a mapping to what reads its value.
 type fields map[string]func(ast.Node)

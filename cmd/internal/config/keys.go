@@ -20,10 +20,10 @@ var (
 		"bpffs", "group", "dscp", "mark_bit", "history", "auto"}
 	historyKeys = []string{"memory"}
 	autoKeys    = []string{"candidates", "dry_run", "explore", "hold"}
-	peerKeys    = []string{"name", "address", "key", "allow"}
+	peerKeys    = []string{"name", "address", "key", "allow", "codec", "stage", "segment"}
 	ruleKeys    = []string{"name", "remote", "ports", "congestion", "window", "pacing", "priority", "dedup", "splice",
 		"exclude_cgroups", "exclude_users"}
-	dedupKeys = []string{"peer", "history"}
+	dedupKeys = []string{"peer", "history", "codec", "stage", "segment"}
 )
 
 var (

@@ -15,7 +15,8 @@ import (
 
 func (d *decoder) peer(n ast.Node, c *Config) {
 	p := Peer{Line: d.problem(n, "").Line}
-	d.mapping(n, "a peer", peerKeys, fields{
+	var choice codecChoice
+	d.mapping(n, "a peer", peerKeys, d.codecFields(&choice, fields{
 		"name": func(n ast.Node) {
 			d.text(n, "name", func(s string) {
 				if !plainName.MatchString(s) {
@@ -52,7 +53,7 @@ func (d *decoder) peer(n ast.Node, c *Config) {
 				})
 			})
 		},
-	})
+	}))
 	if p.Name == "" && len(d.problems) == 0 {
 		d.failf(n, "a peer has no name; give it one, like {name: busan, ...}")
 	}
@@ -61,6 +62,7 @@ func (d *decoder) peer(n ast.Node, c *Config) {
 	}
 	c.Peers = append(c.Peers, p)
 	d.peers = append(d.peers, n)
+	d.peerCodecs = append(d.peerCodecs, choice)
 }
 
 func isFingerprint(s string) bool {

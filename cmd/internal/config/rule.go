@@ -52,7 +52,7 @@ func (d *decoder) rule(n ast.Node, c *Config) {
 		"priority": func(n ast.Node) {
 			d.word(n, "priority", &r.Priority, PriorityOff, PriorityRetransmit, PrioritySlowStart)
 		},
-		"dedup":           func(n ast.Node) { nodes.peer = d.dedup(n, &r) },
+		"dedup":           func(n ast.Node) { d.dedup(n, &r, &nodes) },
 		"splice":          func(n ast.Node) { d.word(n, "splice", &r.Splice, SpliceAuto, SpliceOff, SpliceForce) },
 		"exclude_cgroups": func(n ast.Node) { d.texts(n, "exclude_cgroups", &r.ExcludeCgroups) },
 		"exclude_users":   func(n ast.Node) { d.texts(n, "exclude_users", &r.ExcludeUsers) },
@@ -137,13 +137,12 @@ func (d *decoder) pacing(n ast.Node, r *Rule) {
 	})
 }
 
-// dedup returns the place of the peer's name.
-func (d *decoder) dedup(n ast.Node, r *Rule) ast.Node {
-	place := n
+func (d *decoder) dedup(n ast.Node, r *Rule, nodes *ruleNodes) {
+	nodes.peer = n
 	before := len(d.problems)
-	d.mapping(n, "dedup", dedupKeys, fields{
+	d.mapping(n, "dedup", dedupKeys, d.codecFields(&nodes.codec, fields{
 		"peer": func(n ast.Node) {
-			place = n
+			nodes.peer = n
 			d.text(n, "peer", func(s string) { r.Peer = s })
 		},
 		"history": func(n ast.Node) {
@@ -154,11 +153,10 @@ func (d *decoder) dedup(n ast.Node, r *Rule) ast.Node {
 				r.History = s
 			})
 		},
-	})
+	}))
 	if r.Peer == "" && len(d.problems) == before {
 		d.failf(n, "dedup has no peer; name one of peers, like dedup: {peer: busan}")
 	}
-	return place
 }
 
 // defaultName is made of what the rule matches, so that it survives a change of the order of the rules: the name is also

@@ -80,6 +80,8 @@ type Peer struct {
 	RawReceived     uint64    `json:"raw_received_bytes"`
 	WireReceived    uint64    `json:"wire_received_bytes"`
 	History         uint64    `json:"history_bytes"` // held in memory for this peer, both directions
+	Codec           string    `json:"codec"`         // of rules through this peer that say nothing else, as "native+zstd"
+	Codecs          []string  `json:"codecs"`        // that the peer can decode; empty: not met yet
 }
 
 // Flow is one TCP connection that a rule or the engine knows.
@@ -146,6 +148,8 @@ type EngineFlow struct {
 	WireSent     uint64 `json:"wire_sent_bytes"`
 	RawReceived  uint64 `json:"raw_received_bytes"`
 	WireReceived uint64 `json:"wire_received_bytes"`
+	Codec        string `json:"codec,omitempty"`  // in use, as "native+zstd"; "": none, as it is carried without the peer
+	Effort       string `json:"effort,omitempty"` // that is spent now on bytes that the peer does not hold
 }
 
 // Explanation says which rule applies to an address and port, and why.
