@@ -9,15 +9,19 @@ import (
 
 // indexLayout numbers how a table is laid out, since it may be kept on disk: it changes with every constant below, with tag and
 // with the anchors. A table of another layout is of no use.
-const indexLayout = 1
+const indexLayout = 2
 
 const (
-	ways     = 4  // entries in a bucket, half a cache line
+	ways     = 8  // entries in a bucket, a cache line
 	posBits  = 36 // of a position; the rest follows from the head, as the ring is smaller than 1 << 36
 	tagBits  = 64 - posBits
 	posMask  = 1<<posBits - 1
-	sampling = 128 // bytes per anchor on average: the encoder's choice, for which the index is sized
+	share    = 26  // of a bound, the index takes at most one part in share: 3.85 %
+	firstMin = 512 // buckets to begin with, at least, where there will be more than twice as many
 )
+
+// BytesPerEntry is for how many bytes of a log's bound its index has an entry: anchors should be about as far apart.
+const BytesPerEntry = 8 * share
 
 // A Sample is an anchor: the content hash of the bytes that end at offset At (bytes) of a block.
 type Sample struct {
@@ -26,18 +30,18 @@ type Sample struct {
 }
 
 // Candidates are positions (0: none) where the bytes may be the same as those before an anchor.
-type Candidates [ways]uint64
+type Candidates [4]uint64
 
-// An index finds positions by the hash of the bytes there. An entry is 28 bits of hash and 36 bits of position; buckets are
-// chosen by the low bits of the 28, so that the table can double as the log fills: an idle group costs 32 KiB. A position
-// that is no longer valid is recognised by the caller; a wrong one costs a comparison, so that nothing goes wrong with a table
-// that was kept on disk and is older than the log, or damaged.
+// An index finds positions by the hash of the bytes there. An entry is 28 bits of hash, the tag, and 36 bits of position. The tags
+// are spread over the buckets in their order, so that the table can double as the log fills without knowing more of the
+// hashes: an idle group costs 64 KiB at most. A position that is no longer valid is recognised by the caller; a wrong one costs a
+// comparison, so that nothing goes wrong with a table that was kept on disk and is older than the log, or damaged.
 type index struct {
 	tables  tables   // where entries come from; nil: the heap
 	entries []uint64 // buckets of ways; 0 is empty
 	mask    uint64   // buckets - 1
 	used    int      // entries taken
-	most    int      // buckets at most
+	most    int      // buckets at most: first << n
 }
 
 // tables gives memory for an index.
@@ -50,16 +54,30 @@ type tables interface {
 
 // newIndex makes an empty index for a ring of a size in bytes, whose table comes from t, if that is not nil.
 func newIndex(ring uint64, t tables) index {
-	// About as many entries as anchors: where a bucket is full the oldest goes, and its neighbours lead to the same bytes.
-	n := 1 << (bits.Len64(max(ring/sampling/ways, 1024)*3/2) - 1)
-	first := min(n, 1024)
-	x := index{tables: t, most: n}
+	first, most := indexSizes(ring)
+	x := index{tables: t, most: most}
 	if x.entries = x.make(first * ways); x.entries == nil {
 		x.tables = nil
 		x.entries = x.make(first * ways)
 	}
 	x.mask = uint64(first - 1)
 	return x
+}
+
+// indexSizes gives the buckets that the index of a ring begins with, and how many it has at most: first << n. Where a bucket is full
+// the oldest entry goes, and its neighbours lead to the same bytes.
+func indexSizes(ring uint64) (first, most int) {
+	// The margin is no history: at least so much of the ring is.
+	margin := min(max(ring/5, min(ring/2, fairMargin), minMargin), maxMargin)
+	bound := max(ring-min(ring, margin+64<<10), minBound)
+	most = max(int(bound/share/(8*ways)), 1)
+	first = most
+	double := 0
+	for first >= 2*firstMin {
+		first /= 2
+		double++
+	}
+	return first, first << double
 }
 
 // make gives room for entries, nil if there is none.
@@ -81,18 +99,18 @@ func entriesOf(table []byte) []uint64 {
 // less.
 func (x *index) adopt(table []byte, used int) bool {
 	n := len(table) / 8 / ways
-	if n == 0 || len(table)%(8*ways) != 0 || n&(n-1) != 0 || n > x.most || used < 0 {
+	if n == 0 || len(table)%(8*ways) != 0 || n > x.most || x.most%n != 0 || bits.OnesCount(uint(x.most/n)) != 1 || used < 0 {
 		return false
 	}
 	x.entries, x.mask, x.used = entriesOf(table), uint64(n-1), min(used, n*ways)
 	return true
 }
 
-// tag mixes a rolling hash, whose low bits know only the last bytes.
+// tag takes the bits of a hash that an entry keeps.
 func tag(hash uint64) uint64 { return hash * 0x9e3779b97f4a7c15 >> posBits }
 
 func (x *index) bucket(t uint64) []uint64 {
-	i := t & x.mask * ways
+	i := t * (x.mask + 1) >> tagBits * ways
 	return x.entries[i : i+ways : i+ways]
 }
 
@@ -103,7 +121,7 @@ func (x *index) lookup(hash, low, head uint64) (c Candidates) {
 		if e>>posBits != t || e == 0 {
 			continue
 		}
-		if p := position(e, head); p >= low && p < head {
+		if p := position(e, head); p >= low && p < head && n < len(c) {
 			c[n] = p
 			n++
 		}
@@ -159,12 +177,14 @@ func (x *index) double() {
 	}
 	x.mask = uint64(2*n - 1)
 	for i := 0; i < len(old); i += ways {
-		lo, hi := i, i+n*ways
+		lo, hi := 2*i, 2*i+ways
 		for _, e := range old[i : i+ways] {
-			if e>>posBits&uint64(n) == 0 {
+			switch {
+			case e == 0:
+			case e>>posBits*uint64(2*n)>>tagBits&1 == 0:
 				x.entries[lo] = e
 				lo++
-			} else {
+			default:
 				x.entries[hi] = e
 				hi++
 			}

@@ -29,7 +29,7 @@ func TestSizes(t *testing.T) {
 func TestRing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	_, segment, size := sizes(100 << 10)
-	g := newRing(segment, size)
+	g := newRing(segment, size, heapSource(segment), &pool{})
 	all := make([]byte, 3*int(size))
 	for i := range all {
 		all[i] = byte(r.IntN(3))
@@ -58,37 +58,57 @@ func TestRing(t *testing.T) {
 			t.Fatalf("backward gives %d, want %d", b, k-1-i)
 		}
 	}
-	if g.held != int64(size) {
-		t.Errorf("%d bytes held of %d", g.held, size)
+	if g.held.Load() != int64(size) {
+		t.Errorf("%d bytes held of %d", g.held.Load(), size)
 	}
 }
 
 func TestIndex(t *testing.T) {
-	_, _, size := sizes(8 << 20)
+	bound, _, size := sizes(8 << 20)
 	x := newIndex(size, nil)
-	const n = 30_000
+	n, step := int(bound)/BytesPerEntry*7/10, uint64(BytesPerEntry)
+	end := uint64(n)*step + 1
 	r := rand.New(rand.NewPCG(2, 2))
 	hashes := make([]uint64, n)
 	for i := range hashes {
 		hashes[i] = r.Uint64()
-		x.insert(hashes[i], uint64(i*128+1), uint64(i*128+1))
+		x.insert(hashes[i], uint64(i)*step+1, uint64(i)*step+1)
 	}
 	found := 0
 	for i, h := range hashes {
-		for _, p := range x.lookup(h, 1, n*128+1) {
-			if p == uint64(i*128+1) {
+		pos := uint64(i)*step + 1
+		for _, p := range x.lookup(h, 1, end) {
+			if p == pos {
 				found++
 			}
 		}
-		if c := x.lookup(h, uint64(i*128+2), n*128+1); c[0] == uint64(i*128+1) {
+		if c := x.lookup(h, pos+1, end); c[0] == pos {
 			t.Fatal("a position below the lowest is given")
 		}
 	}
 	if found < n*9/10 {
 		t.Errorf("%d of %d anchors are found", found, n)
 	}
-	if b := x.bytes(); b > int64(size)/8 {
-		t.Errorf("%d bytes of index for %d", b, size)
+}
+
+// TestIndexBytes fills the indexes of logs of many sizes: no index takes more than 4 % of its log, nor much less.
+func TestIndexBytes(t *testing.T) {
+	for _, bound := range []int64{64 << 10, 1 << 20, 5 << 20, 64 << 20, 100 << 20} {
+		_, _, size := sizes(bound)
+		x := newIndex(size, nil)
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range bound / 200 {
+			x.insert(r.Uint64(), uint64(i*200+1), uint64(i*200+1))
+		}
+		if b := x.bytes(); b*25 > bound || b*60 < bound && bound >= 64<<20 {
+			t.Errorf("%d bytes of index for %d", b, bound)
+		}
+	}
+	for bound := int64(minBound); bound <= maxBound; bound += bound/3 + 4097 {
+		_, _, size := sizes(bound)
+		if first, most := indexSizes(size); int64(most)*ways*8*25 > bound || most%first != 0 {
+			t.Errorf("%d of %d buckets for %d", first, most, bound)
+		}
 	}
 }
 
