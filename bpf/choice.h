@@ -10,6 +10,8 @@
 /* The kernel's numbers; its own headers for them clash with <linux/bpf.h>. */
 #define TL_IPPROTO_TCP 6
 #define TL_TCP_CONGESTION 13
+#define TL_TCP_BPF_SNDCWND_CLAMP 1002
+#define TL_TCP_INFINITE_SSTHRESH 0x7fffffff
 
 /* This host and what is on-link are no paths: nothing is chosen towards them. */
 static __always_inline bool tl_is_routed(const struct tl_addr *remote)
@@ -19,6 +21,20 @@ static __always_inline bool tl_is_routed(const struct tl_addr *remote)
 
 	dest = bpf_map_lookup_elem(&tl_dest, &prefix);
 	return !dest || dest->where == TL_WHERE_ROUTED;
+}
+
+/*
+ * A flow whose path has become longer begins anew: what its algorithm knew of the path goes, and slow start finds the new
+ * window in a few round trips, as it did at the connect. Setting the same name does nothing, hence the other in between, which
+ * every kernel has. The clamp is set to what it is by default, for the threshold that comes with it.
+ */
+static __always_inline void tl_flow_anew(struct bpf_sock_ops *ctx)
+{
+	char other[TL_CC_NAME_MAX] = "reno";
+	int infinite = TL_TCP_INFINITE_SSTHRESH;
+
+	bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, other, sizeof(other));
+	bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_BPF_SNDCWND_CLAMP, &infinite, sizeof(infinite));
 }
 
 /*
@@ -35,6 +51,8 @@ static __always_inline bool tl_choice_set(struct bpf_sock_ops *ctx, struct tl_fl
 		return false;
 	if (choice->version == flow->choice_version)
 		return true;
+	if (choice->anew && flow->choice_version)
+		tl_flow_anew(ctx);
 	flow->choice_version = choice->version;
 	flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, choice->congestion,
 					     sizeof(choice->congestion));

@@ -43,7 +43,7 @@ type layoutTlChoice struct {
 	_          structs.HostLayout
 	Congestion [16]int8
 	Version    uint32
-	Pad        uint32
+	Anew       uint32
 	SinceNs    uint64
 }
 

@@ -318,7 +318,7 @@ struct {
 struct tl_choice {
 	char congestion[TL_CC_NAME_MAX];
 	__u32 version; /* from 1, no two choices have the same: another one is set on live flows, once */
-	__u32 pad;
+	__u32 anew;    /* this version has live flows begin anew with an algorithm that they may have already */
 	__u64 since_ns; /* CLOCK_MONOTONIC */
 };
 

@@ -17,21 +17,23 @@ type Choice struct {
 	Prefix     netip.Prefix // as Flow.Path and Path.Prefix say it: /24 and /48, or a rule's own if longer
 	PeerID     uint32       // 0: no peer
 	Congestion string
+	Renewals   uint32 // one more than before has live flows begin anew with the algorithm, in slow start
 }
 
 // choiceState is what of the choices is in the kernel.
 type choiceState struct {
 	mu      sync.Mutex // guards what follows; one change of tl_choice at a time
 	inForce map[bpf.PathKey]bpf.Choice
-	version uint32 // the latest given
+	renewed map[bpf.PathKey]uint32 // Choice.Renewals of those
+	version uint32                 // the latest given
 }
 
 // MaxChoices is how many paths can have a choice.
 func (l *Loader) MaxChoices() int { return int(l.maps["tl_choice"].MaxEntries()) }
 
 // SetChoices has the paths choose these congestion controls, and no others: what a path had that is not among them ends for
-// new flows, while live ones keep what they have. Only differences are written, and only where the name is another one do
-// live flows take it. Choices stay over Apply.
+// new flows, while live ones keep what they have. Only differences are written, and only where the name is another one, or
+// there are more renewals, do live flows take it. Choices stay over Apply.
 //
 // A name that the kernel does not offer leaves its flows what they have, and shows as Flow.CongestionErrno. It is an error
 // to name a path twice, or more paths than the kernel's table holds; then nothing changes.
@@ -46,6 +48,7 @@ func (l *Loader) SetChoices(choices []Choice) error {
 		return fmt.Errorf("%d paths have a choice, the kernel's table holds %d; forget the oldest", len(choices), m.MaxEntries())
 	}
 	next := make(map[bpf.PathKey]bpf.Choice, len(choices))
+	renewed := make(map[bpf.PathKey]uint32, len(choices))
 	version, now := s.version, monotonic()
 	for _, c := range choices {
 		if !c.Prefix.IsValid() || c.Congestion == "" || len(c.Congestion) >= bpf.CCNameMax {
@@ -56,13 +59,17 @@ func (l *Loader) SetChoices(choices []Choice) error {
 			return fmt.Errorf("path %s of peer %d has two choices; give it one", c.Prefix, c.PeerID)
 		}
 		v, ok := s.inForce[k]
-		if name := bpf.CCNameFrom(c.Congestion); !ok || v.Congestion != name {
+		anew := ok && c.Renewals > s.renewed[k]
+		if name := bpf.CCNameFrom(c.Congestion); !ok || v.Congestion != name || anew {
 			// A program may still read an entry when its memory is another path's already: no version comes twice, so
 			// that its flow finds its own choice with the next round trip.
 			version++
 			v = bpf.Choice{Congestion: name, Version: version, SinceNs: now}
+			if anew {
+				v.Anew = 1
+			}
 		}
-		next[k] = v
+		next[k], renewed[k] = v, c.Renewals
 	}
 	s.version = version
 	// Stale ones first, so that the table never needs room for both.
@@ -73,5 +80,6 @@ func (l *Loader) SetChoices(choices []Choice) error {
 	if err != nil {
 		return fmt.Errorf("writing choices: %w", err)
 	}
+	s.renewed = renewed
 	return nil
 }

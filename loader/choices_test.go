@@ -193,6 +193,23 @@ func choiceAndApplication(t *testing.T, s site, b netip.Addr) {
 	if f = flowOf(t, l, c, func(f Flow) bool { return f.Congestion == "reno" }); f.CongestionErrno != 0 {
 		t.Errorf("a choice that is there again: %+v", f)
 	}
+	// A renewal is a change, once, and begins with slow start, unless a loss has ended that already.
+	seen := false
+	for i := 0; i < 2 || !seen && i < 10; i++ {
+		option(t, c, func(fd int) (struct{}, error) {
+			return struct{}{}, unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
+		})
+		choose(t, l, reno)
+		stays(t, l, c, "cubic")
+		reno.Renewals++
+		choose(t, l, reno)
+		becomes(t, c, "reno")
+		f = flowOf(t, l, c, func(f Flow) bool { return f.Congestion == "reno" })
+		seen = seen || f.SsthreshPackets == 0
+	}
+	if f.CongestionErrno != 0 || !seen {
+		t.Errorf("after a renewal: %+v", f)
+	}
 	transfer(t, c, 1<<20)
 }
 
