@@ -10,6 +10,7 @@ import (
 
 	"github.com/trunkline/trunkline/cmd/internal/bench"
 	"github.com/trunkline/trunkline/cmd/internal/bench/cc"
+	"github.com/trunkline/trunkline/cmd/internal/bench/dedup"
 	"github.com/trunkline/trunkline/cmd/internal/bench/overhead"
 )
 
@@ -17,6 +18,7 @@ import (
 var benches = []func() *bench.Bench{
 	overhead.New,
 	cc.New,
+	dedup.New,
 }
 
 func benchCommand(env Env) *cobra.Command {

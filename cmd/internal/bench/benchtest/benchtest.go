@@ -21,7 +21,7 @@ const pageWidth = 100
 var (
 	units = regexp.MustCompile(`_(s|ms|us|ns|B|MB|GB|bytes|Mbps|MBps|per_s|per_GB|per_connect|per_packet|per_run)(_q1|_q3)?$`)
 	plain = regexp.MustCompile(`^(relative_\w+|runs|program_runs|connects|failed|steered|parallel|streams|loss|run|seed|flows|burst|` +
-		`queue_bdp|queue_drops|lost|(beside_)?retransmits|rtos|jain|jain_between|seconds|bytes)(_q1|_q3)?$`)
+		`ratio|least_ratio|level|files|blocks|records|queue_bdp|queue_drops|lost|(beside_)?retransmits|rtos|jain|jain_between|seconds|bytes)(_q1|_q3)?$`)
 )
 
 // CheckRows fails unless every row is a flat object whose figures have their unit in the name.
