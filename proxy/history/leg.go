@@ -4,6 +4,7 @@ package history
 
 import (
 	"container/heap"
+	"errors"
 	"time"
 )
 
@@ -17,7 +18,8 @@ type Leg struct {
 	begun   uint64    // the generation of the block that is being encoded
 	at      int       // place in s.open, -1: none
 	moved   time.Time // when low() last changed
-	busy    bool      // a block is being encoded: the ring is being read without the lock
+	busy    bool      // a block is being encoded
+	compare bool      // and is being compared: the ring is being read without the lock
 	closed  bool
 
 	expelled []expelled // bytes of unacknowledged blocks that are no longer in the log
@@ -47,9 +49,14 @@ func (l *Leg) low() uint64 { return l.pins.front() }
 // ends. Every Begin is followed by Done.
 func (l *Leg) Begin() Place {
 	s := l.s
+	s.ring.pool.tick()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lost()
 	p := Place{Generation: s.generation, Head: s.head, Low: s.base}
+	if s.broken != nil {
+		p.Low = s.head
+	}
 	if s.head > s.bound {
 		p.Low = max(p.Low, s.head-s.bound)
 	}
@@ -57,6 +64,10 @@ func (l *Leg) Begin() Place {
 		p.Stale = s.head - s.bound/4
 	}
 	l.busy, l.begun = true, s.generation
+	if !l.compare {
+		l.compare = true
+		s.comparing++
+	}
 	l.pins.push(s.head)
 	if l.at < 0 {
 		l.moved = time.Now()
@@ -65,29 +76,69 @@ func (l *Leg) Begin() Place {
 	return p
 }
 
-// Record copies the block last begun into the log. It returns false when the block has to go unrecorded, because too much is
-// in flight or its generation has just been retired.
+// Record copies the block last begun into the log; for the block nothing is compared any more. It returns false when the block
+// has to go unrecorded, because too much is in flight, its generation has just been retired, or there is no room.
 func (l *Leg) Record(data []byte) (pos uint64, ok bool) {
 	s, n := l.s, uint64(len(data))
-	s.mu.Lock()
-	if l.begun != s.generation || !s.room(n) {
+	for try := 0; ; try++ {
+		l.makeRoom(len(data))
+		s.mu.Lock()
+		if l.begun != s.generation || !s.usable(s.head+n) || !s.room(n) {
+			s.mu.Unlock()
+			return 0, false
+		}
+		err := s.ring.grow(s.head, len(data))
+		if err == nil {
+			break
+		}
 		s.mu.Unlock()
-		return 0, false
+		if !errors.Is(err, errNoRoom) || try == 3 { // another leg may have been faster
+			s.full(err)
+			return 0, false
+		}
 	}
 	pos = s.head
-	s.ring.grow(pos, len(data))
 	s.head += n
+	s.held.add(pos, s.head)
+	s.trim()
+	s.enter(change{lo: pos, hi: s.head})
 	l.pending.add(pos, s.head)
 	s.mu.Unlock()
 	// The range is this leg's alone, and what it overwrites is below all that anybody may read.
-	s.ring.write(pos, data)
-	return pos, true
+	return pos, s.ring.write(pos, data)
+}
+
+// makeRoom gives segments of other logs, or old ones of this one, back for n more bytes.
+func (l *Leg) makeRoom(n int) {
+	s := l.s
+	grows := s.growing.Load()
+	if grows == 0 && s.ring.held.Load() == int64(s.ring.size) {
+		return
+	}
+	s.mu.RLock()
+	need := grows + s.ring.lacks(s.head, n)
+	s.mu.RUnlock()
+	if need == 0 || s.ring.pool.fits(need) {
+		return
+	}
+	s.mu.Lock()
+	l.endCompare()
+	s.mu.Unlock()
+	s.ring.pool.reserve(need)
+}
+
+func (l *Leg) endCompare() {
+	if l.compare {
+		l.compare = false
+		l.s.comparing--
+	}
 }
 
 // Done tells that the block last begun is encoded: the ring is read no more for it.
 func (l *Leg) Done() {
 	l.s.mu.Lock()
 	l.busy = false
+	l.endCompare()
 	l.s.mu.Unlock()
 }
 
@@ -110,8 +161,9 @@ func (s *Sender) room(n uint64) bool {
 func (l *Leg) expel() {
 	for _, r := range l.pending.live() {
 		data := make([]byte, r.hi-r.lo)
-		l.s.ring.read(r.lo, data)
-		l.expelled = append(l.expelled, expelled{r.lo, data})
+		if l.s.ring.read(r.lo, data) {
+			l.expelled = append(l.expelled, expelled{r.lo, data})
+		}
 		l.void = r.hi
 	}
 	l.pending.clear()
@@ -159,11 +211,9 @@ func (l *Leg) Acknowledge(pos uint64, n int) {
 	} else {
 		heap.Fix(&s.open, l.at)
 	}
-	if n > 0 && pos >= s.base {
+	if n > 0 && pos >= s.base && s.broken == nil {
 		s.acked.add(pos, end)
-		if s.head > s.bound {
-			s.acked.trim(s.head - s.bound)
-		}
+		s.trim()
 	}
 }
 
@@ -174,20 +224,21 @@ func (l *Leg) Current(pos uint64) (generation uint64, ok bool) {
 	return l.s.generation, pos >= l.s.base && pos >= l.void
 }
 
-// Read copies the bytes of an unacknowledged recorded block of this leg.
-func (l *Leg) Read(pos uint64, dst []byte) {
+// Read copies the bytes of an unacknowledged recorded block of this leg. It returns false if the disk has lost them: then the
+// block cannot be sent again.
+func (l *Leg) Read(pos uint64, dst []byte) bool {
 	l.s.mu.RLock()
 	defer l.s.mu.RUnlock()
 	if pos >= l.void {
-		l.s.ring.read(pos, dst)
-		return
+		return !l.s.closed && !l.s.ring.lost.Load() && l.s.ring.read(pos, dst)
 	}
 	for _, e := range l.expelled {
-		if pos >= e.pos && pos < e.end() {
+		if pos >= e.pos && pos+uint64(len(dst)) <= e.end() {
 			copy(dst, e.data[pos-e.pos:])
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // Close leaves the log: what is not acknowledged is void.
@@ -197,6 +248,7 @@ func (l *Leg) Close() {
 	if !l.closed && l.at >= 0 {
 		heap.Remove(&l.s.open, l.at)
 	}
+	l.endCompare()
 	l.pending, l.pins = spans{}, fifo{}
 	l.expelled, l.closed = nil, true
 }

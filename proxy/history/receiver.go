@@ -2,15 +2,7 @@
 
 package history
 
-import (
-	"crypto/rand"
-	"encoding/binary"
-	"errors"
-	"sync"
-)
-
-// maxGroups bounds the logs that a peer can make us hold: the names of groups are the peer's.
-const maxGroups = 64
+import "errors"
 
 // Errors of a reference that cannot be followed.
 var (
@@ -18,99 +10,27 @@ var (
 	ErrAbsent     = errors.New("range is not held")
 )
 
-// Receivers holds the logs of what one peer has sent, one log per group. It is safe for concurrent use. Its memory is bounded by
-// our own configuration, whatever the peer sends.
-type Receivers struct {
-	epoch uint64
-	bound int64
-
-	mu   sync.Mutex
-	peer uint64 // epoch of the peer's process, 0: not known
-	logs map[string]*Receiver
-	tick uint64 // counts the uses of logs, to find the one unused for longest
-}
-
-// NewReceivers makes an empty set of logs that hold bound bytes each, and a margin for what is in flight.
-func NewReceivers(bound int64) *Receivers {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return &Receivers{epoch: binary.LittleEndian.Uint64(b[:]) | 1, bound: bound, logs: make(map[string]*Receiver)}
-}
-
-// Epoch is a random number of this set, never 0, to be told to the peer: a peer that knows another one knows that its history is gone.
-func (r *Receivers) Epoch() uint64 { return r.epoch }
-
-// Bound is what NewReceivers was given, in bytes, to be told to the peer.
-func (r *Receivers) Bound() int64 { return r.bound }
-
-// SetPeerEpoch tells which run of the peer's process is at the other end. A new one has other positions, so all logs are dropped.
-func (r *Receivers) SetPeerEpoch(epoch uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.peer != 0 && r.peer != epoch {
-		clear(r.logs)
-	}
-	r.peer = epoch
-}
-
-// Open returns the log of a group for one leg, to be given back with Close. It returns nil when too many groups are in use at once.
-func (r *Receivers) Open(group string) *Receiver {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tick++
-	l := r.logs[group]
-	if l == nil {
-		if len(r.logs) >= maxGroups && !r.evict() {
-			return nil
-		}
-		l = newReceiver(r)
-		r.logs[group] = l
-	}
-	l.users++
-	l.used = r.tick
-	return l
-}
-
-// evict drops the log that has been unused for longest.
-func (r *Receivers) evict() bool {
-	name, found := "", false
-	for n, l := range r.logs {
-		if l.users == 0 && (!found || l.used < r.logs[name].used) {
-			name, found = n, true
-		}
-	}
-	delete(r.logs, name)
-	return found
-}
-
-// Stats returns the state of every group's log.
-func (r *Receivers) Stats() map[string]Stats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := make(map[string]Stats, len(r.logs))
-	for name, l := range r.logs {
-		m[name] = l.stats()
-	}
-	return m
-}
-
 // A Receiver is the log of what one peer has sent in one group.
 type Receiver struct {
+	log
 	set   *Receivers
 	users int    // legs that have it open; guarded by set.mu
 	used  uint64 // set.tick at the last Open; guarded by set.mu
 
-	mu         sync.RWMutex
-	ring       ring
-	bound      uint64
-	generation uint64
-	head       uint64
-	present    spans
+	gone spans // guarded by mu: what the peer takes this end to hold, and it does not, and has not been told
 }
 
-func newReceiver(set *Receivers) *Receiver {
-	b, segment, size := sizes(set.bound)
-	return &Receiver{set: set, ring: newRing(segment, size), bound: b, present: spans{max: spansFor(size)}}
+// maxGone is how many ranges that are held no longer are remembered until the peer is told.
+const maxGone = 1024
+
+// newReceiver makes the log of a group, or goes on with what is kept of it.
+func newReceiver(set *Receivers, place place) *Receiver {
+	r := &Receiver{set: set}
+	r.init(set.store, place, set.bound, received)
+	r.gone.max = maxGone
+	r.start()
+	r.ring.pool.add(r)
+	return r
 }
 
 // Close gives the log back.
@@ -122,47 +42,197 @@ func (r *Receiver) Close() {
 
 // Read copies the bytes from pos on, if all of them are held for that generation.
 func (r *Receiver) Read(generation, pos uint64, dst []byte) error {
+	err := r.read(generation, pos, dst)
+	if errors.Is(err, ErrAbsent) {
+		r.missed(generation, pos, len(dst))
+	}
+	return err
+}
+
+func (r *Receiver) read(generation, pos uint64, dst []byte) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if generation != r.generation {
 		return ErrGeneration
 	}
 	end := pos + uint64(len(dst))
-	if end < pos || !r.present.contains(pos, end) {
+	if end < pos || r.closed || !r.held.contains(pos, end) || !r.ring.read(pos, dst) {
 		return ErrAbsent
 	}
-	r.ring.read(pos, dst)
 	return nil
 }
 
+// missed notes that the peer has referred to what is not here, so that it is told.
+func (r *Receiver) missed(generation, pos uint64, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost()
+	if end := pos + uint64(n); end > pos && end <= MaxPos && generation == r.generation {
+		for _, h := range subtract(span{pos, end}, r.held.live()) {
+			r.gone.add(h.lo, h.hi)
+		}
+		r.set.tell()
+	}
+}
+
+// lost ends a log whose ring cannot be accessed any more; the lock is held.
+func (r *Receiver) lost() {
+	if r.ring.lost.Load() && r.broken == nil {
+		all := append([]span(nil), r.held.live()...)
+		r.lose()
+		for _, h := range all {
+			r.gone.add(h.lo, h.hi)
+		}
+		r.set.tell()
+	}
+}
+
 // Write stores a block. A new generation replaces the one held; a block of an older one, or one that lies so far back that the
-// ring has gone past it, is not stored.
+// ring has gone past it, is not stored, and neither is one for which there is no room.
 func (r *Receiver) Write(generation, pos uint64, data []byte) {
+	r.ring.pool.tick()
+	for try := 0; ; try++ {
+		if r.ring.held.Load() < int64(r.ring.size) {
+			r.mu.RLock()
+			need := r.ring.lacks(pos, len(data))
+			r.mu.RUnlock()
+			r.ring.pool.reserve(need)
+		}
+		err := r.write(generation, pos, data)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, errNoRoom) || try == 3 {
+			r.full(err)
+			r.missed(generation, pos, len(data))
+			return
+		}
+	}
+}
+
+func (r *Receiver) write(generation, pos uint64, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	end := pos + uint64(len(data))
-	if generation < r.generation || end < pos || end > MaxPos {
-		return
+	if generation < r.generation || end <= pos || end > MaxPos {
+		return nil
 	}
 	if generation > r.generation {
-		r.generation, r.head = generation, 0
-		r.present.clear()
+		r.begin(generation, pos)
 	}
-	r.head = max(r.head, end)
-	if r.head > r.ring.size {
-		if pos < r.head-r.ring.size {
-			return
-		}
-		r.present.trim(r.head - r.ring.size)
+	if pos < r.low(end) {
+		return nil
 	}
-	r.ring.grow(pos, len(data))
-	r.ring.write(pos, data)
-	r.present.add(pos, end)
+	if !r.usable(end) {
+		return errUnwritable
+	}
+	if err := r.ring.grow(pos, len(data)); err != nil {
+		return err
+	}
+	if r.head = max(r.head, end); r.head > r.ring.size {
+		r.held.trim(r.head - r.ring.size)
+	}
+	if !r.ring.write(pos, data) {
+		r.lost()
+		return nil
+	}
+	r.held.add(pos, end)
+	r.enter(change{lo: pos, hi: end})
+	return nil
 }
 
-func (r *Receiver) stats() Stats {
+// low returns the first position that the ring has room for when the head is at least at end; the lock is held.
+func (r *Receiver) low(end uint64) uint64 {
+	if head := max(r.head, end); head > r.ring.size {
+		return head - r.ring.size
+	}
+	return 0
+}
+
+// begin replaces what is held by a generation whose first block is at pos; the lock is held.
+func (r *Receiver) begin(generation, pos uint64) {
+	r.generation, r.head, r.base = generation, 0, 0
+	r.held.clear()
+	r.gone.clear()
+	if r.disk != nil && r.disk.ahead < MaxPos {
+		// Nothing of the old generation may be taken for one of the new after the machine ends: the note goes before its bytes do.
+		r.renote(pos)
+	}
+	r.persist()
+}
+
+// hold reports what is held.
+func (r *Receiver) hold() Report {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return Stats{Generation: r.generation, Head: r.head, BoundBytes: int64(r.bound), HeldBytes: r.ring.held,
-		IndexBytes: r.present.bytes(), KnownBytes: r.present.count()}
+	return Report{Group: r.group, Generation: r.generation, Head: r.head, Spans: reported(r.held.live())}
+}
+
+// lack reports what has gone since it was asked last.
+func (r *Receiver) lack() (report Report, any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone.empty() {
+		return Report{}, false
+	}
+	report = Report{Group: r.group, Generation: r.generation, Head: r.head, Spans: reported(r.gone.live())}
+	r.gone.clear()
+	return report, true
+}
+
+// oldest implements owner.
+func (r *Receiver) oldest() (stamp uint64, ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return 0, false
+	}
+	i, stamp := r.ring.oldest(r.head, r.head)
+	return stamp, i >= 0
+}
+
+// evict implements owner.
+func (r *Receiver) evict() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	i, _ := r.ring.oldest(r.head, r.head)
+	if i < 0 {
+		return false
+	}
+	lo, hi := r.ring.positions(i, r.head)
+	for _, h := range intersect(r.held.live(), []span{{lo, hi}}) {
+		r.gone.add(h.lo, h.hi)
+	}
+	r.drop(i)
+	r.set.tell()
+	return true
+}
+
+// purge forgets all that was received.
+func (r *Receiver) purge() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	for _, h := range r.held.live() {
+		r.gone.add(h.lo, h.hi)
+	}
+	r.empty()
+	r.set.tell()
+}
+
+// sync implements kept. Bytes are in the ring before they are present.
+func (r *Receiver) sync(clean bool) error { return r.bring(func() uint64 { return MaxPos }, clean) }
+
+// Stats returns the state of the log.
+func (r *Receiver) Stats() Stats {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	st := r.stats()
+	st.IndexBytes, st.KnownBytes = r.held.bytes(), r.held.count()
+	return st
 }

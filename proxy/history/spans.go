@@ -2,7 +2,10 @@
 
 package history
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // A span is the half-open range of positions [lo, hi).
 type span struct{ lo, hi uint64 }
@@ -120,4 +123,74 @@ func (s *spans) count() (n int64) {
 		n += int64(r.hi - r.lo)
 	}
 	return n
+}
+
+// remove takes [lo, hi) out of the set.
+func (s *spans) remove(lo, hi uint64) {
+	if lo >= hi {
+		return
+	}
+	l := s.live()
+	i := sort.Search(len(l), func(k int) bool { return l[k].hi > lo })
+	j := i
+	var rest []span
+	for ; j < len(l) && l[j].lo < hi; j++ {
+		if l[j].lo < lo {
+			rest = append(rest, span{l[j].lo, lo})
+		}
+		if l[j].hi > hi {
+			rest = append(rest, span{hi, l[j].hi})
+		}
+	}
+	if i < j {
+		s.all = slices.Replace(s.all, s.off+i, s.off+j, rest...)
+		s.limit()
+	}
+}
+
+// intersect returns what is in both of two sorted lists of disjoint ranges.
+func intersect(a, b []span) (both []span) {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		if lo, hi := max(a[i].lo, b[j].lo), min(a[i].hi, b[j].hi); lo < hi {
+			both = append(both, span{lo, hi})
+		}
+		if a[i].hi < b[j].hi {
+			i++
+		} else {
+			j++
+		}
+	}
+	return both
+}
+
+// valid tells whether a list of ranges that was read is one of a set: sorted, disjoint, none empty, and all within [0, end).
+func valid(l []span, end uint64) bool {
+	before := uint64(0)
+	for i, r := range l {
+		if r.lo >= r.hi || r.hi > end || i > 0 && r.lo <= before {
+			return false
+		}
+		before = r.hi
+	}
+	return true
+}
+
+// subtract returns what of a range is not in a sorted list of disjoint ones.
+func subtract(r span, l []span) (rest []span) {
+	for _, other := range l {
+		if other.hi <= r.lo {
+			continue
+		}
+		if other.lo >= r.hi {
+			break
+		}
+		if other.lo > r.lo {
+			rest = append(rest, span{r.lo, other.lo})
+		}
+		r.lo = max(r.lo, other.hi)
+	}
+	if r.lo < r.hi {
+		rest = append(rest, r)
+	}
+	return rest
 }

@@ -77,7 +77,9 @@ func (e *Encoder) restart(dst []byte, block uint64) ([]byte, error) {
 	at := len(dst)
 	if b.pos != 0 {
 		dst = append(dst, make([]byte, b.n)...)
-		e.leg.Read(b.pos, dst[at:])
+		if !e.leg.Read(b.pos, dst[at:]) {
+			return nil, fmt.Errorf("resending block %d, which the disk has lost: %w", block, errNotHeld)
+		}
 	} else {
 		dst = append(dst, b.data...)
 	}
