@@ -189,18 +189,33 @@ func (e *Engine) answerPings(l *leg) {
 	p.mu.Lock()
 	p.inbound++
 	p.mu.Unlock()
-	l.take(&ponger{l})
+	l.take(&ponger{agreement: newAgreement(p), l: l})
 	l.sock.SetReadDeadline(time.Now().Add(3 * e.cfg.Timeouts.Pong))
+	end := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() { p.keepTelling(l, end) })
 	l.run()
+	close(end)
+	telling.Wait()
 	p.mu.Lock()
 	p.inbound--
 	p.mu.Unlock()
 }
 
 // ponger is the accepting end of a control connection.
-type ponger struct{ l *leg }
+type ponger struct {
+	agreement
+	l *leg
+}
 
 func (c *ponger) frame(t wire.Type, payload []byte) error {
+	if t == wire.TypeRanges {
+		first, err := c.take(payload)
+		if err == nil && first {
+			err = c.p.tellHolds(c.l)
+		}
+		return err
+	}
 	if t != wire.TypePing {
 		return fmt.Errorf("%w: %v on a control connection", wire.ErrMalformed, t)
 	}

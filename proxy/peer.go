@@ -220,9 +220,13 @@ func (p *peer) runControl(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, l.close)
 	defer stop()
 	p.met(l.hello)
-	c := &pinger{p: p, pong: time.Now(), broken: make(chan error, 1)}
+	c := &pinger{agreement: newAgreement(p), pong: time.Now(), broken: make(chan error, 1)}
 	l.take(c)
 	p.wg.Go(l.run)
+	if err := c.agree(l); err != nil {
+		return err
+	}
+	c.alive()
 	p.setUp(l)
 	ticks := time.NewTicker(p.e.cfg.Timeouts.Ping)
 	defer ticks.Stop()
@@ -234,6 +238,10 @@ func (p *peer) runControl(ctx context.Context) error {
 		select {
 		case err := <-c.broken:
 			return fmt.Errorf("control connection ended: %w", err)
+		case <-p.memory.Receivers.News():
+			if err := p.tellLacks(l); err != nil {
+				return err
+			}
 		case <-ticks.C:
 		}
 		if silence := c.silence(); silence > p.e.cfg.Timeouts.Pong {
@@ -244,7 +252,7 @@ func (p *peer) runControl(ctx context.Context) error {
 
 // pinger is the dialling end of a control connection.
 type pinger struct {
-	p      *peer
+	agreement
 	broken chan error
 
 	mu    sync.Mutex
@@ -265,6 +273,13 @@ func (c *pinger) ping(l *leg, nonce uint64) error {
 	return l.send(wire.TypePing, m.Append(nil))
 }
 
+// alive counts a sign of life that is no pong.
+func (c *pinger) alive() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pong = time.Now()
+}
+
 func (c *pinger) silence() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,6 +287,10 @@ func (c *pinger) silence() time.Duration {
 }
 
 func (c *pinger) frame(t wire.Type, payload []byte) error {
+	if t == wire.TypeRanges {
+		_, err := c.take(payload)
+		return err
+	}
 	if t != wire.TypePong {
 		return fmt.Errorf("%w: %v on a control connection", wire.ErrMalformed, t)
 	}

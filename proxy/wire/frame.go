@@ -30,6 +30,7 @@ const (
 	TypeReset   Type = 9
 	TypePing    Type = 10
 	TypePong    Type = 11
+	TypeRanges  Type = 12
 )
 
 // MaxBlock is the most raw bytes one DATA frame stands for.
@@ -49,11 +50,13 @@ var maxPayload = [...]int{
 	TypeReset:   512,
 	TypePing:    64,
 	TypePong:    64,
+	TypeRanges:  512 + 18*MaxRanges,
 }
 
 var names = [...]string{
 	TypeHello: "HELLO", TypeOpen: "OPEN", TypeOpened: "OPENED", TypeRefused: "REFUSED", TypeData: "DATA", TypeAck: "ACK",
 	TypeAsk: "ASK", TypeEnd: "END", TypeReset: "RESET", TypePing: "PING", TypePong: "PONG",
+	TypeRanges: "RANGES",
 }
 
 // String returns the type's name as in the protocol's description.

@@ -78,6 +78,10 @@ func TestMessages(t *testing.T) {
 	check(t, end, end.Append(nil), ParseEnd)
 	reset := Reset{19, "leg failed"}
 	check(t, reset, reset.Append(nil), ParseReset)
+	ranges := Ranges{Kind: RangesHold, Group: "web", Generation: 1 << 60, Head: 1 << 40, Spans: []Span{{0, 1}, {5, 1 << 30}, {1 << 39, 1 << 40}}}
+	check(t, ranges, ranges.Append(nil), ParseRanges)
+	all := Ranges{Kind: RangesEnd}
+	check(t, all, all.Append(nil), ParseRanges)
 	ping := Ping{42}
 	check(t, ping, ping.Append(nil), ParsePing)
 }
@@ -93,6 +97,31 @@ func check[M any](t *testing.T, want M, payload []byte, parse func([]byte) (M, e
 		if _, err := parse(payload[:i]); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%T cut to %d of %d bytes: %v", want, i, len(payload), err)
 		}
+	}
+}
+
+// TestBadRanges: what a receiver could not hold is not taken.
+func TestBadRanges(t *testing.T) {
+	for name, m := range map[string]Ranges{
+		"no kind":         {Group: "g"},
+		"no group":        {Kind: RangesHold},
+		"empty span":      {Kind: RangesHold, Group: "g", Head: 10, Spans: []Span{{5, 5}}},
+		"beyond the head": {Kind: RangesHold, Group: "g", Head: 10, Spans: []Span{{5, 11}}},
+		"overlapping":     {Kind: RangesHold, Group: "g", Head: 10, Spans: []Span{{5, 7}, {6, 8}}},
+		"too far":         {Kind: RangesLack, Group: "g", Head: 1<<62 + 1},
+		"too many":        {Kind: RangesHold, Group: "g", Head: 1 << 62, Spans: make([]Span, MaxRanges+1)},
+	} {
+		if _, err := ParseRanges(m.Append(nil)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	full := Ranges{Kind: RangesHold, Group: strings.Repeat("g", 255), Generation: 1<<64 - 1, Head: 1 << 62}
+	for i := range uint64(MaxRanges) {
+		full.Spans = append(full.Spans, Span{i<<50 + 1, i<<50 + 1<<49})
+	}
+	limit, _ := MaxPayload(TypeRanges)
+	if b := full.Append(nil); len(b) > limit {
+		t.Errorf("the largest RANGES takes %d bytes, %d are allowed", len(b), limit)
 	}
 }
 
@@ -158,6 +187,8 @@ func parseAny(t *testing.T, typ Type, b []byte) {
 		again(t, b, ParseEnd, func(m End) []byte { return m.Append(nil) })
 	case TypeReset:
 		again(t, b, ParseReset, func(m Reset) []byte { return m.Append(nil) })
+	case TypeRanges:
+		again(t, b, ParseRanges, func(m Ranges) []byte { return m.Append(nil) })
 	case TypePing, TypePong:
 		again(t, b, ParsePing, func(m Ping) []byte { return m.Append(nil) })
 	}
