@@ -19,38 +19,46 @@ import (
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
 
-// readLosses collects loss events until the function that it returns is called, which returns them in their order.
-func readLosses(t *testing.T, l *Loader) func() []Loss {
-	t.Helper()
+// A lossReader keeps what Losses gives.
+type lossReader struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	done   chan error
+	mu     sync.Mutex
+	got    []Loss
+}
+
+// readLosses begins to read the loss events.
+func readLosses(t *testing.T, l *Loader) *lossReader {
 	ctx, cancel := context.WithCancel(context.Background())
-	var mu sync.Mutex
-	var got []Loss
-	done := make(chan error, 1)
+	r := &lossReader{t: t, cancel: cancel, done: make(chan error, 1)}
 	go func() {
-		done <- l.Losses(ctx, func(e Loss) {
-			mu.Lock()
-			defer mu.Unlock()
-			got = append(got, e)
+		r.done <- l.Losses(ctx, func(e Loss) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.got = append(r.got, e)
 		})
 	}()
-	return func() []Loss {
-		t.Helper()
-		for n := -1; ; { // what is in the ring now comes at once
-			mu.Lock()
-			quiet := n == len(got)
-			n = len(got)
-			mu.Unlock()
-			if quiet {
-				break
-			}
-			time.Sleep(testkit.Wait(50 * time.Millisecond))
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		return got
+	return r
+}
+
+func (r *lossReader) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
+}
+
+// end returns what came, when no more comes: what is in the ring comes at once.
+func (r *lossReader) end() []Loss {
+	r.t.Helper()
+	for n := -1; n != r.count(); time.Sleep(testkit.Wait(50 * time.Millisecond)) {
+		n = r.count()
 	}
+	r.cancel()
+	if err := <-r.done; err != nil {
+		r.t.Error(err)
+	}
+	return r.got
 }
 
 // A window with losses is one event, and the events of auto flows arrive.
@@ -79,7 +87,7 @@ func lossEvents(t *testing.T, s site, b netip.Addr, rtt time.Duration) {
 		allAcked(t, x.c)
 		*x.f = flowOf(t, l, x.c, func(f Flow) bool { return f.BytesAcked >= uint64(n)*9/10 })
 	}
-	got := losses()
+	got := losses.end()
 	for _, f := range []Flow{f, other} {
 		if f.LossEvents == 0 || f.LossEvents > f.Retransmits {
 			t.Errorf("%d loss events and %d retransmissions: %+v", f.LossEvents, f.Retransmits, f)
@@ -145,14 +153,13 @@ func TestLossEventsBeyondRoom(t *testing.T) {
 			}
 		}
 		losses := readLosses(t, l)
-		for l.losses.TryLock() { // until the first reader has begun
-			l.losses.Unlock()
+		for end := time.Now().Add(testkit.Wait(20 * time.Second)); losses.count() == 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		if err := l.Losses(t.Context(), func(Loss) {}); err == nil {
 			t.Error("a second reader is let in")
 		}
-		got := losses()
+		got := losses.end()
 		dropped, err := l.LossesDropped()
 		if err != nil || len(got) < fits-1 || len(got) > fits || dropped == 0 || len(got)+int(dropped) != events {
 			t.Errorf("%d events, %d arrived of %d for which there was room, %d dropped, %v", events, len(got), fits, dropped, err)
@@ -164,7 +171,7 @@ func TestLossEventsBeyondRoom(t *testing.T) {
 			}
 			last[e.Cookie] = e.At
 		}
-		if again := readLosses(t, l)(); len(again) > 0 {
+		if again := readLosses(t, l).end(); len(again) > 0 {
 			t.Errorf("read once more: %+v", again)
 		}
 	}, nil)
