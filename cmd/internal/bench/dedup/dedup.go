@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trunkline/trunkline/cmd/internal/bench"
+	"github.com/trunkline/trunkline/cmd/internal/twoends"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
@@ -26,7 +27,7 @@ type experiment struct {
 	limits   limits
 	messages map[codec.Spec]*messages
 	notes    []string
-	carrier  carrier
+	buffer   []byte // for flows, one after the other
 	bench    workbench
 	done     int
 	all      int // jobs
@@ -164,13 +165,13 @@ func (e *experiment) trip(s codec.Spec, c cut, effort codec.Effort, rate float64
 			bound += int64(len(l.data))
 		}
 	}
-	p := newPeering(max(bound, leastHistory))
+	p := twoends.New(max(bound, leastHistory))
 	for _, l := range legs {
 		var over *link
 		if rate > 0 {
 			over = newLink(rate)
 		}
-		got, err := e.carrier.carry(p, s, effort, newReads(c, e.each, seed), over, l.data)
+		got, err := carriage{s, effort, newReads(c, e.each, seed), over}.carry(p, l.data, &e.buffer)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/trunkline/trunkline/cmd/internal/bench"
+	"github.com/trunkline/trunkline/cmd/internal/twoends"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
@@ -51,20 +52,20 @@ func (e *experiment) sendRecords(f file, s codec.Spec) error {
 		e.messages[s] = m
 	}
 	data := f.data[:min(len(f.data), records*recordBytes)]
-	p := newPeering(leastHistory)
-	c := &e.carrier
-	c.begin(p, s, codec.EffortDefault, newReads(cut{bytes: recordBytes}, true, 0), nil)
-	defer c.end()
+	flow := twoends.New(leastHistory).Begin(s, codec.EffortDefault, e.buffer)
+	defer func() { e.buffer = flow.End() }()
+	flow.Clock = cpuTime
 	m.wire = m.wire[:0]
 	var us []float64
 	for n := 0; len(data) > 0; data = data[n:] {
 		n = min(recordBytes, len(data))
-		c.passed = passed{}
-		if _, err := c.batch(data[:n]); err != nil {
+		wire, took := flow.WireBytes, flow.Encode+flow.Decode
+		flow.Send(data[:n])
+		if err := flow.Deliver(data[:n]); err != nil {
 			return fmt.Errorf("%v, records: %w", s, err)
 		}
-		m.wire = append(m.wire, float64(c.wire))
-		us = append(us, (c.encode+c.decode).Seconds()*1e6)
+		m.wire = append(m.wire, float64(flow.WireBytes-wire))
+		us = append(us, (flow.Encode+flow.Decode-took).Seconds()*1e6)
 	}
 	m.us = append(m.us, bench.Of(us).Median)
 	return nil

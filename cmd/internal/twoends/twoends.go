@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package twoends carries bytes from an encoder to a decoder within this process, as two agents do over a leg, and compares
+// every byte that comes out. Experiments and estimates share it.
+package twoends
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	engine "github.com/trunkline/trunkline/proxy/dedup"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
+	"github.com/trunkline/trunkline/proxy/wire"
+)
+
+// Peering is one direction between two ends that have said hello: what the near one sends and the far one remembers.
+type Peering struct{ near, far *engine.Memory }
+
+// New makes ends with empty histories of bound bytes.
+func New(bound int64) *Peering {
+	p := &Peering{near: engine.NewMemory(bound), far: engine.NewMemory(bound)}
+	p.near.Senders.SetPeerEpoch(p.far.Receivers.Epoch())
+	p.far.Receivers.SetPeerEpoch(p.near.Receivers.Epoch())
+	return p
+}
+
+const group = "flows"
+
+// Flow is one direction of a flow. It belongs to one goroutine. What Encode is given must stay as it is until Deliver.
+type Flow struct {
+	Clock          func() time.Duration // of what Encode and Decode cost; nil: they are not measured
+	Encode, Decode time.Duration        // since the flow began
+	RawBytes       int
+	WireBytes      int // frames: payloads and their headers
+	Blocks         int
+
+	enc    codec.Encoder
+	dec    codec.Decoder
+	frames []byte // that are on their way, each with room for its header in front
+	ends   []int  // where in frames each ends
+}
+
+// Begin opens a flow. buffer is used for what is on its way, and may come from an earlier flow's End.
+func (p *Peering) Begin(s codec.Spec, effort codec.Effort, buffer []byte) *Flow {
+	f := &Flow{enc: p.near.Encoder(s, group), dec: p.far.Decoder(s, group), frames: buffer[:0]}
+	f.enc.SetEffort(effort)
+	return f
+}
+
+// End closes the flow and returns its buffer.
+func (f *Flow) End() []byte {
+	f.enc.Close()
+	f.dec.Close()
+	return f.frames
+}
+
+// Encoder is the flow's, for its totals, its reason and the effort.
+func (f *Flow) Encoder() codec.Encoder { return f.enc }
+
+func (f *Flow) clock() time.Duration {
+	if f.Clock == nil {
+		return 0
+	}
+	return f.Clock()
+}
+
+// Send encodes one block, 1 to codec.MaxBlock bytes, and returns how long its frame is and what encoding took.
+func (f *Flow) Send(src []byte) (frame int, took time.Duration) {
+	f.room(len(src))
+	start := len(f.frames)
+	begin := f.clock()
+	f.frames = f.enc.Encode(f.frames[:start+wire.HeaderRoom], src)
+	took = f.clock() - begin
+	frame = len(wire.Seal(wire.TypeData, f.frames[start:]))
+	f.ends = append(f.ends, len(f.frames))
+	f.Encode += took
+	f.RawBytes += len(src)
+	f.WireBytes += frame
+	f.Blocks++
+	return frame, took
+}
+
+// room sees to it that the frame of a block of n bytes fits behind those that there are, so that Encode need not move them.
+func (f *Flow) room(n int) {
+	need := len(f.frames) + wire.HeaderRoom + n + n/16 + 4096
+	if cap(f.frames) < need {
+		f.frames = append(make([]byte, 0, need+need/2), f.frames...)
+	}
+}
+
+// Deliver decodes and acknowledges all that was sent since it was called last, and compares it with want. After an error the
+// flow is of no more use.
+func (f *Flow) Deliver(want []byte) (err error) {
+	start := 0
+	for _, end := range f.ends {
+		if want, err = f.take(f.frames[start+wire.HeaderRoom:end], want); err != nil {
+			return err
+		}
+		start = end
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("%d bytes did not come out", len(want))
+	}
+	f.frames, f.ends = f.frames[:0], f.ends[:0]
+	f.enc.Ack(f.dec.Decoded())
+	return nil
+}
+
+// take decodes a payload, compares with the front of want, and returns what is left of that. What the decoder asks for it is
+// sent.
+func (f *Flow) take(payload, want []byte) ([]byte, error) {
+	begin := f.clock()
+	got, err := f.dec.Decode(payload)
+	f.Decode += f.clock() - begin
+	var ask *codec.AskError
+	if errors.As(err, &ask) {
+		err = f.enc.Resend(ask.Ask, func(p []byte) (err error) {
+			f.WireBytes += len(wire.AppendFrame(nil, wire.TypeData, p))
+			want, err = f.take(p, want)
+			return err
+		})
+		return want, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decoding: %w", err)
+	}
+	if len(got) > len(want) || !bytes.Equal(got, want[:len(got)]) {
+		return nil, errors.New("other bytes came out than went in")
+	}
+	return want[len(got):], nil
+}
