@@ -12,6 +12,7 @@ import (
 
 	engine "github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
+	"github.com/trunkline/trunkline/proxy/history"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -20,10 +21,15 @@ type Peering struct{ near, far *engine.Memory }
 
 // New makes ends with empty histories of bound bytes.
 func New(bound int64) *Peering {
-	p := &Peering{near: engine.NewMemory(bound), far: engine.NewMemory(bound)}
+	p := &Peering{near: memory(bound), far: memory(bound)}
 	p.near.Senders.SetPeerEpoch(p.far.Receivers.Epoch())
 	p.far.Receivers.SetPeerEpoch(p.near.Receivers.Epoch())
 	return p
+}
+
+// memory is one that is gone with the process.
+func memory(bound int64) *engine.Memory {
+	return &engine.Memory{Senders: history.NewSenders(bound), Receivers: history.NewReceivers(bound)}
 }
 
 const group = "flows"
