@@ -92,10 +92,12 @@ type Config struct {
 	Rules        []Rule
 	RuleFor      RuleFor // nil: rules are found by the id that the kernel gives
 	Kernel       Kernel
-	HistoryBytes int64 // of each group and direction with a peer; 256 MiB
-	BufferBytes  int64 // undelivered bytes of all flows together; 512 MiB
-	WarmLegs     int   // kept ready for each peer; 6
-	MaxFlows     int   // with each peer, each way; 16384
+	HistoryBytes int64  // of all histories in memory, with their margins and without their indexes; 256 MiB
+	HistoryDisk  int64  // bytes of all histories' files; 1 GiB
+	HistoryDir   string // where they are kept; empty: in memory
+	BufferBytes  int64  // undelivered bytes of all flows together; 512 MiB
+	WarmLegs     int    // kept ready for each peer; 6
+	MaxFlows     int    // with each peer, each way; 16384
 	Timeouts     Timeouts
 	Log          *slog.Logger
 }
@@ -143,6 +145,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.HistoryBytes == 0 {
 		c.HistoryBytes = 256 << 20
+	}
+	if c.HistoryDisk == 0 {
+		c.HistoryDisk = 1 << 30
 	}
 	if c.BufferBytes == 0 {
 		c.BufferBytes = 512 << 20

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/internal/outlive"
+	"github.com/trunkline/trunkline/proxy/history"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -39,6 +40,7 @@ type Engine struct {
 	arrivals  arrivals
 	nextFlow  atomic.Uint64
 	reasons   reasonCounts
+	store     *history.Store
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -68,10 +70,15 @@ func New(cfg Config) (*Engine, error) {
 		budget: budget{total: cfg.BufferBytes},
 		flows:  map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
 	}
+	var err error
+	e.store, err = history.Open(history.Options{MemoryBytes: cfg.HistoryBytes, DiskBytes: cfg.HistoryDisk, Directory: cfg.HistoryDir, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.serverTLS = cfg.Identity.tlsConfig(func(key ed25519.PublicKey) bool { return e.peerByKey(key) != nil })
 	if err := e.Reconfigure(cfg.Peers, cfg.Rules, cfg.RuleFor); err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.store.Close())
 	}
 	if err := e.listen(); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -308,7 +315,7 @@ func (e *Engine) Close() error {
 		}
 	}
 	e.wg.Wait()
-	return nil
+	return e.store.Close()
 }
 
 // track keeps an accepted leg within reach of Close and of whoever takes its peer out of the configuration, which may just

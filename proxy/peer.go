@@ -68,7 +68,7 @@ type peer struct {
 func (e *Engine) newPeer(cfg Peer, key ed25519.PublicKey) *peer {
 	return &peer{
 		e: e, key: key, cfg: cfg, since: time.Now(), groups: map[string]bool{}, filling: map[uint32]int{},
-		memory: dedup.NewMemory(e.cfg.HistoryBytes), dials: make(chan struct{}, maxDials),
+		memory: dedup.NewMemory(e.store, key), dials: make(chan struct{}, maxDials),
 	}
 }
 

@@ -32,7 +32,8 @@ type PeerStatus struct {
 	WireSent      int64
 	RawReceived   int64
 	WireReceived  int64
-	HistoryBytes  int64      // memory of all histories with this peer
+	HistoryBytes  int64      // of all histories with this peer, in memory
+	HistoryDisk   int64      // and on disk
 	Codec         codec.Spec // of its rules that say nothing else
 	Codecs        []string   // that the peer has; empty: not met yet
 	Reason        reason.Code
@@ -86,10 +87,10 @@ func (p *peer) status() PeerStatus {
 		s.Up, s.Reason, s.Problem = true, reason.None, ""
 	}
 	for _, h := range p.memory.Senders.Stats() {
-		s.HistoryBytes += h.HeldBytes + h.IndexBytes
+		s.HistoryBytes, s.HistoryDisk = s.HistoryBytes+h.MemoryBytes+h.IndexBytes, s.HistoryDisk+h.DiskBytes
 	}
 	for _, h := range p.memory.Receivers.Stats() {
-		s.HistoryBytes += h.HeldBytes + h.IndexBytes
+		s.HistoryBytes, s.HistoryDisk = s.HistoryBytes+h.MemoryBytes+h.IndexBytes, s.HistoryDisk+h.DiskBytes
 	}
 	return s
 }

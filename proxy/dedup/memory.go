@@ -16,9 +16,11 @@ type Memory struct {
 	Receivers *history.Receivers
 }
 
-// NewMemory makes the memory for a peer: each group's history holds bound bytes in each direction.
-func NewMemory(bound int64) *Memory {
-	return &Memory{Senders: history.NewSenders(bound), Receivers: history.NewReceivers(bound)}
+// NewMemory makes the memory for a peer with a public key, with what the store keeps of it.
+func NewMemory(s *history.Store, key []byte) *Memory {
+	m := &Memory{}
+	m.Senders, m.Receivers = s.Peer(key)
+	return m
 }
 
 // Encoder makes a flow's encoder of a spec that has been checked. Without a group ("") it refers to nothing.

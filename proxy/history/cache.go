@@ -39,6 +39,7 @@ func (c *cache) remove(r *ring) {
 
 // came counts a segment in, and unmaps others if there are too many now: before anybody has touched the segment.
 func (c *cache) came(r *ring) {
+	r.resident.Add(int64(r.segment))
 	if c.used.Add(int64(r.segment)) <= c.limit {
 		return
 	}
@@ -48,7 +49,10 @@ func (c *cache) came(r *ring) {
 	}
 }
 
-func (c *cache) left(r *ring) { c.used.Add(-int64(r.segment)) }
+func (c *cache) left(r *ring) {
+	r.resident.Add(-int64(r.segment))
+	c.used.Add(-int64(r.segment))
+}
 
 // unmap gives the memory of the segment back that was used least lately. Whoever is reading it right now finds the bytes again
 // in the file.

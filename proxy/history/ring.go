@@ -67,6 +67,7 @@ type ring struct {
 	shift    uint
 	size     uint64
 	held     atomic.Int64 // bytes allocated
+	resident atomic.Int64 // of them, in memory, where there is a cache
 	from     source
 	pool     *pool       // of what is allocated
 	cache    *cache      // of what of it is in memory, where it is a file's; else nil
