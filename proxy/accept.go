@@ -24,12 +24,13 @@ const (
 // gate bounds the connections in handshake.
 type gate struct {
 	places chan struct{}
+	turns  turns // of those, and of the legs that are dialled
 	mu     sync.Mutex
 	from   map[netip.Addr]int
 }
 
 func newGate() *gate {
-	return &gate{places: make(chan struct{}, maxHandshakes), from: map[netip.Addr]int{}}
+	return &gate{places: make(chan struct{}, maxHandshakes), turns: newTurns(), from: map[netip.Addr]int{}}
 }
 
 func (g *gate) enter(addr netip.Addr) bool {
@@ -115,7 +116,7 @@ func (e *Engine) admit(l *leg) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.sock.SetDeadline(past) })
 	defer stop()
-	if err := l.tls.HandshakeContext(ctx); err != nil {
+	if err := l.shake(ctx); err != nil {
 		return err
 	}
 	key, err := peerKey(l.tls.ConnectionState())

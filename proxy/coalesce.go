@@ -12,6 +12,7 @@ import (
 type coalescer struct {
 	*net.TCPConn
 	buffers *buffers
+	turn    *turn // of the handshake; nil: it is over. It belongs to the handshake's goroutine
 
 	mu   sync.Mutex
 	hold bool

@@ -82,7 +82,7 @@ func (l *leg) greet(ctx context.Context, kind uint64) error {
 	l.sock.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { l.sock.SetDeadline(past) })
 	defer stop()
-	if err := l.tls.HandshakeContext(ctx); err != nil {
+	if err := l.shake(ctx); err != nil {
 		return err
 	}
 	if err := l.sendHello(kind); err != nil {
