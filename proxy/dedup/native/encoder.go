@@ -66,7 +66,7 @@ func NewEncoder(s *history.Sender, opt Options) *Encoder {
 	e := &Encoder{opt: opt}
 	if s != nil {
 		e.leg = s.Leg()
-		e.match.leg, e.match.log = e.leg, s
+		e.match.leg, e.match.log, e.match.fresh = e.leg, s, true
 	}
 	return e
 }
@@ -88,7 +88,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	start := len(dst)
 	dst = e.payload(dst, &b)
 	b.place.number = number
-	dst = appendCheck(dst, b.place.check(src), checkSize(len(src), false))
+	dst = appendCheck(dst, b.place.mix(e.match.sum()), checkSize(len(src), false))
 	if b.pinned {
 		e.leg.Done()
 	}

@@ -40,8 +40,11 @@ type place struct {
 }
 
 // check computes the check value of a block.
-func (p place) check(data []byte) uint64 {
-	h := xxhash.Sum64(data) ^ bits.RotateLeft64((p.number+1)*0x9e3779b97f4a7c15, 32)
+func (p place) check(data []byte) uint64 { return p.mix(xxhash.Sum64(data)) }
+
+// mix makes the check value of a block of the xxhash64 of its bytes.
+func (p place) mix(h uint64) uint64 {
+	h ^= bits.RotateLeft64((p.number+1)*0x9e3779b97f4a7c15, 32)
 	if p.recorded || p.refers {
 		h ^= bits.RotateLeft64(p.generation*0xbf58476d1ce4e5b9, 17)
 	}

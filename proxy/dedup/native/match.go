@@ -2,10 +2,21 @@
 
 package native
 
-import "github.com/trunkline/trunkline/proxy/history"
+import (
+	"github.com/cespare/xxhash/v2"
 
-// batch is how many bytes are scanned before their anchors are looked up together, so that cache misses overlap.
-const batch = 16 << 10
+	"github.com/trunkline/trunkline/proxy/history"
+)
+
+const (
+	// batch is how many bytes are scanned before their anchors are looked up together, so that cache misses overlap. Behind a match
+	// the first ones are smaller, as most detours are short, and all selected places are looked up.
+	batch, firstBatch = 16 << 10, 1 << 10
+	// stride is how many bytes are compared before they are hashed, while they are still in the processor's nearest cache.
+	stride = 16 << 10
+	// A reference of fewer than detour bytes may be to a place that only begins alike.
+	detour = 4 << 10
+)
 
 // A matcher finds what of a block the peer already holds.
 type matcher struct {
@@ -13,13 +24,17 @@ type matcher struct {
 	log *history.Sender
 
 	// Of the leg, from block to block.
-	next uint64           // where the last match would go on; 0: nowhere
-	alt  uint64           // where the match before it would, had it gone on: a detour ends there
-	tail [gearWindow]byte // the last bytes before the block
-	gen  uint64           // the generation of next
+	next  uint64           // where the last match would go on; 0: nowhere
+	alt   uint64           // where the match before it would, had it gone on: a detour ends there
+	tail  [printBytes]byte // the last bytes before the block
+	after int              // no anchor lies before this offset of the block
+	gen   uint64           // the generation of next
+	fresh bool             // nothing has been searched yet
 
 	// Of the block.
 	src      []byte
+	hash     xxhash.Digest // of src[:hashed]
+	hashed   int
 	at       history.Place
 	ops      []op
 	lit      int  // where the current run of literals begins
@@ -33,20 +48,74 @@ type matcher struct {
 
 // run fills m.ops for a block that may refer to what p says.
 func (m *matcher) run(src []byte, p history.Place) {
-	m.src, m.at, m.lit, m.matched, m.stale = src, p, 0, 0, false
+	m.begin(src)
+	m.at = p
 	m.ops, m.samples, m.ext = m.ops[:0], m.samples[:0], [2]uint64{}
 	if m.gen != p.Generation {
 		m.gen, m.next, m.alt = p.Generation, 0, 0
 	}
-	i := m.resume(0)
+	i, size := m.resume(0), firstBatch
+	if i == 0 {
+		size = batch // in the midst of new data
+	}
+	if i == 0 && m.fresh {
+		size = firstBatch
+	}
+	m.fresh = false
 	for i < len(src) {
-		i = m.search(i, min(i+batch, len(src)))
+		end := min(i+size, len(src))
+		gap := anchorGap
+		if size < batch {
+			gap = 1
+		}
+		to := m.search(i, end, gap)
+		if size = min(2*size, batch); to > end {
+			size = firstBatch
+		}
+		i = to
 	}
 	if n := len(src) - m.lit; n > 0 {
 		m.ops = append(m.ops, op{lit: n})
 		m.pass(n)
 	}
-	m.keepTail()
+	m.end()
+}
+
+func (m *matcher) begin(src []byte) {
+	m.src, m.lit, m.matched, m.stale = src, 0, 0, false
+	m.hash.Reset()
+	m.hashed = 0
+}
+
+// end prepares for the next block.
+func (m *matcher) end() {
+	n := copy(m.tail[:], m.tail[min(len(m.src), printBytes):])
+	copy(m.tail[n:], m.src[max(0, len(m.src)-printBytes):])
+	m.after = max(0, m.after-len(m.src))
+}
+
+// skip passes a block that is not searched.
+func (m *matcher) skip(src []byte) {
+	m.begin(src)
+	m.pass(len(src))
+	m.end()
+}
+
+// digest hashes the block up to an offset, if that is not done.
+func (m *matcher) digest(to int) {
+	if to > m.hashed {
+		_, _ = m.hash.Write(m.src[m.hashed:to])
+		m.hashed = to
+	}
+}
+
+// sum returns the hash of the whole block.
+func (m *matcher) sum() uint64 {
+	if m.hashed == 0 {
+		return xxhash.Sum64(m.src)
+	}
+	m.digest(len(m.src))
+	return m.hash.Sum64()
 }
 
 // resume tries to go on from at where the last match ended, or where the one before it would be by now, and returns the
@@ -76,19 +145,20 @@ func (m *matcher) pass(n int) {
 	}
 }
 
-// search scans src[from:to] and takes the first match that one of its anchors leads to. It returns where to go on.
-func (m *matcher) search(from, to int) int {
-	h := m.warm(from)
+// search scans src[from:to] for anchors gap bytes apart and takes the first match that one of its anchors leads to. It returns where to go on.
+func (m *matcher) search(from, to, gap int) int {
 	first := len(m.samples)
-	_, m.samples = scan(h, m.src, from, to, m.samples)
+	m.samples = m.scan(from, to, gap, m.samples)
 	found := m.samples[first:]
 	m.cands = m.log.Lookup(found, m.at.Low, m.cands[:0])
+	m.digest(to)
 	end := from
-	for k, s := range found {
-		if s.At <= end {
+	for k := range found {
+		at := found[k].At
+		if m.cands[k][0] == 0 || at <= end {
 			continue
 		}
-		if e := m.try(s.At, &m.cands[k]); e > 0 {
+		if e := m.try(at, &m.cands[k]); e > 0 {
 			end = e
 			if n := m.resume(e); n > e {
 				end = n
@@ -127,7 +197,6 @@ func (m *matcher) try(at int, c *history.Candidates) int {
 // swallow takes back references that a match, which reaches down to them, covers too: they were detours, taken before an
 // anchor led to this match. It returns by how many bytes the match grows downwards.
 func (m *matcher) swallow(from int, pos uint64) (back int) {
-	const detour = 4 << 10 // bytes; a longer reference is no loss
 	for k := len(m.ops) - 1; k >= 0 && from-back == m.lit; k-- {
 		o := m.ops[k]
 		if o.n > detour {
@@ -186,9 +255,10 @@ func (m *matcher) forward(at int, pos uint64) (n int) {
 		if !ok {
 			break
 		}
-		most := int(min(hi-q, uint64(len(m.src)-at-n)))
+		most := int(min(hi-q, uint64(len(m.src)-at-n), stride))
 		c := m.log.Forward(q, m.src[at+n:at+n+most])
 		n += c
+		m.digest(at + n)
 		if c < most {
 			break
 		}
@@ -206,21 +276,29 @@ func (m *matcher) backward(at int, pos uint64) int {
 	return m.log.Backward(pos, m.src[at-most:at])
 }
 
-// enter puts the anchors of the block, which was recorded at pos, into the index: those of literals, and those of matches whose source is so old that it will
-// soon be overwritten. The anchors of other matches lead to the same bytes already.
+// enter puts the anchors of the block, which was recorded at pos, into the index: those of literals, those of short references, because
+// whoever repeats them repeats what is around them, too, and those of references whose source is so old that it will soon be
+// overwritten. The anchors of other references lead to the same bytes already.
 func (m *matcher) enter(pos uint64) {
-	ins, from, k := m.inserted[:0], 0, 0
+	ins, from, k, next := m.inserted[:0], 0, 0, 0
+	take := func(end int) {
+		for ; k < len(m.samples) && m.samples[k].At <= end; k++ {
+			if s := m.samples[k]; s.At >= next {
+				ins = append(ins, s)
+				next = s.At + anchorGap
+			}
+		}
+	}
 	for _, o := range m.ops {
 		from += o.lit
-		for ; k < len(m.samples) && m.samples[k].At <= from; k++ {
-			ins = append(ins, m.samples[k])
-		}
-		if o.n == 0 {
-			break
-		}
+		take(from)
 		end := from + o.n
-		if o.pos < m.at.Stale {
-			_, ins = scan(m.warm(from), m.src, from, end, ins)
+		switch {
+		case o.n == 0:
+		case o.n < detour:
+			take(end)
+		case o.pos < m.at.Stale:
+			_, ins = scan(m.src, from, end, next, anchorGap, ins)
 		}
 		for k < len(m.samples) && m.samples[k].At <= end {
 			k++
@@ -233,22 +311,19 @@ func (m *matcher) enter(pos uint64) {
 	m.inserted = ins
 }
 
-// warm returns the rolling hash of what precedes offset at.
-func (m *matcher) warm(at int) uint64 {
-	if at >= gearWindow {
-		return warm(0, m.src[:at])
+// scan appends the anchors in src(from, to] to dst. Those of its first bytes are found by what came before the block.
+func (m *matcher) scan(from, to, gap int, dst []history.Sample) []history.Sample {
+	next := max(m.after, from+1)
+	if from < printBytes {
+		var joint [2 * printBytes]byte
+		copy(joint[:], m.tail[:])
+		n := copy(joint[printBytes:], m.src[:min(to, printBytes-1)])
+		k := len(dst)
+		next, dst = scan(joint[:], printBytes+from, printBytes+n, printBytes+next, gap, dst)
+		for next -= printBytes; k < len(dst); k++ {
+			dst[k].At -= printBytes
+		}
 	}
-	return warm(warm(0, m.tail[at:]), m.src[:at])
-}
-
-func (m *matcher) keepTail() {
-	n := copy(m.tail[:], m.tail[min(len(m.src), gearWindow):])
-	copy(m.tail[n:], m.src[max(0, len(m.src)-gearWindow):])
-}
-
-// skip passes a block that is not recorded.
-func (m *matcher) skip(src []byte) {
-	m.src, m.matched = src, 0
-	m.pass(len(src))
-	m.keepTail()
+	m.after, dst = scan(m.src, max(from, printBytes-1), to, next, gap, dst)
+	return dst
 }
