@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wanproxy
+
+import (
+	"bytes"
+	"sync/atomic"
+)
+
+// A searcher looks for segments in a flow as WANProxy's encoder does: at each byte; what is found first is referred to; where a
+// whole segment's bytes pass without a find, they are declared, and the next segment begins behind them.
+//
+// Unlike WANProxy's it goes on over the ends of blocks. Bytes are sent with their block, whatever becomes of them:
+//   - a segment that is complete only with a later block is declared or referred to then, by a command that says how many of
+//     its bytes were sent before;
+//   - where the bytes at a block's end are how the segment begins that followed last time, that one is referred to at
+//     once, and only as many of its bytes are taken as are in the block. The rest, the carry, goes with the next block; if
+//     that goes on otherwise, it says after how many bytes.
+//
+// Positions are in the flow, but for those named at, which are indices of commands.buf.
+type searcher struct {
+	e    *Encoder
+	size int
+	gone uint64 // by which a byte that leaves a segment counts in its hash
+
+	begin    int64  // of the segment that is to be declared next: everything before it is in segments or was passed over
+	next     int64  // the next position to look at; before begin where a block ended before the search was done
+	hash     uint64 // of the segment at next-1
+	hashed   bool
+	declares uint64 // hash of the segment at begin
+	last     uint32 // slot that ends at begin; 0: none
+	lastHash uint64
+	guessed  bool // how the segment at begin may go on has been looked up in vain
+	carry    carry
+}
+
+// A carry is a segment that was referred to before all of it was there.
+type carry struct {
+	live    bool
+	begin   int64
+	slot    uint32
+	hash    uint64
+	segment []byte
+	used    int // bytes
+}
+
+// skip passes over a block.
+func (s *searcher) skip() {
+	o := &s.e.out
+	if s.carry.live {
+		s.carry.live = false
+		o.flags |= flagBreak
+		o.broken = 0
+	}
+	s.restart(o.base + int64(len(o.buf)))
+}
+
+// restart begins anew at a position.
+func (s *searcher) restart(pos int64) {
+	s.begin, s.next, s.hashed, s.last, s.guessed = pos, pos, false, 0, false
+}
+
+// run looks for segments in the block that o has begun, and sends it.
+func (s *searcher) run() {
+	o := &s.e.out
+	if s.carry.live && !s.carryOn() {
+		return
+	}
+	end := o.base + int64(len(o.buf))
+	size := int64(s.size)
+	for {
+		if s.next == s.begin && s.last != 0 {
+			s.follow(end)
+		}
+		if slot := s.scan(min(end-size, s.begin+size-1)); slot != 0 {
+			s.refer(slot)
+			s.e.cache.mu.Unlock()
+			continue
+		}
+		if s.begin+size > end {
+			break
+		}
+		s.declare()
+		if s.next > end-size {
+			break
+		}
+	}
+	s.finish(end)
+}
+
+// carryOn takes the bytes that the carry stands for; false if that is all of the block.
+func (s *searcher) carryOn() bool {
+	o, c := &s.e.out, &s.carry
+	src, rest := o.buf[o.at:], c.segment[c.used:]
+	n := forward(src, rest)
+	o.at += n
+	c.used += n
+	switch {
+	case n == len(src) && n < len(rest):
+		o.flags |= flagCut
+		o.cut = c.used
+		return false
+	case n == len(rest):
+		s.restart(c.begin + int64(s.size))
+		s.last, s.lastHash = c.slot, c.hash
+		c.live = false
+		return n < len(src)
+	}
+	// Now it is as if the segment had not been referred to.
+	o.flags |= flagBreak
+	o.broken = n
+	s.restart(c.begin)
+	s.guessed = true
+	c.live = false
+	return true
+}
+
+// forward returns how many bytes at the starts of a and b are the same.
+func forward(a, b []byte) int {
+	n := min(len(a), len(b))
+	if bytes.Equal(a[:n], b[:n]) {
+		return n
+	}
+	i := 0
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+// follow refers to segments for as long as they come in the order of last time, which needs no hashes.
+func (s *searcher) follow(end int64) {
+	o, c := &s.e.out, s.e.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s.next == s.begin && s.next+int64(s.size) <= end {
+		slot := s.after()
+		at := int(s.next - o.base)
+		if slot == 0 || !bytes.Equal(c.segment(slot), o.buf[at:at+s.size]) {
+			return
+		}
+		s.refer(slot)
+	}
+}
+
+// after returns the slot that came after the last one last time. The cache is locked.
+func (s *searcher) after() uint32 {
+	c := s.e.cache
+	if s.last == 0 || !c.holds(s.last, s.lastHash) {
+		return 0
+	}
+	slot := c.entry(s.last).after
+	if slot == 0 || !c.visible(slot, s.e.flow) {
+		return 0
+	}
+	return slot
+}
+
+// refer refers to a slot for the segment at next. Where all but a few bytes of it were sent before, that is not said, but
+// the search still goes on behind it. The cache is locked.
+func (s *searcher) refer(slot uint32) {
+	o, c := &s.e.out, s.e.cache
+	at := int(s.next - o.base)
+	h := c.entry(slot).hash
+	if s.next == s.begin {
+		s.follows(slot)
+	}
+	if at+s.size-o.at >= worthwhile {
+		o.ref(at, slot, s.size)
+	}
+	s.restart(s.next + int64(s.size))
+	s.last, s.lastHash = slot, h
+}
+
+// follows notes that a slot came directly after the last one.
+func (s *searcher) follows(slot uint32) {
+	c := s.e.cache
+	if s.last == 0 || !c.holds(s.last, s.lastHash) {
+		return
+	}
+	c.entry(s.last).after = slot
+	c.entry(slot).before = s.last
+}
+
+// scan looks at positions up to and with limit. It returns the slot of a segment found at next, and holds the cache's lock then.
+func (s *searcher) scan(limit int64) uint32 {
+	o, c := &s.e.out, s.e.cache
+	for s.next <= limit {
+		at := int(s.next - o.base)
+		switch {
+		case !s.hashed:
+			s.hash = sum(o.buf[at : at+s.size])
+			s.hashed = true
+		default:
+			n := s.roll(at, int(limit-s.next)+1)
+			at += n
+			s.next += int64(n)
+			if s.next > limit {
+				return 0
+			}
+		}
+		if s.next == s.begin {
+			s.declares = s.hash
+		}
+		if c.maybe(s.hash) {
+			if slot := s.verify(at); slot != 0 {
+				return slot
+			}
+		}
+		s.next++
+	}
+	return 0
+}
+
+// roll moves the hash on from the position before at to the first of n that the filter lets through, or that is begin, and
+// returns how many it passed.
+func (s *searcher) roll(at, n int) int {
+	o := &s.e.out
+	f := s.e.cache.filter.Load()
+	words, shift := f.words, f.shift
+	h, gone := s.hash, s.gone
+	out, in := o.buf[at-1:at-1+n], o.buf[at-1+s.size:at-1+s.size+n]
+	in = in[:len(out)]
+	stop := int(s.begin-o.base) - at // its hash is needed to declare it
+	for i, b := range out {
+		h = h*base + uint64(in[i]) - uint64(b)*gone
+		bit := h * spread >> shift
+		if atomic.LoadUint64(&words[bit>>6])>>(bit&63)&1 != 0 || i == stop {
+			s.hash = h
+			return i
+		}
+	}
+	s.hash = h
+	return n
+}
+
+// verify compares the bytes at an index with those of the segment that has their hash. It holds the cache's lock if they are the same.
+func (s *searcher) verify(at int) uint32 {
+	c := s.e.cache
+	c.mu.Lock()
+	slot := c.lookup(s.hash)
+	if slot != 0 && c.visible(slot, s.e.flow) && bytes.Equal(c.segment(slot), s.e.out.buf[at:at+s.size]) {
+		return slot
+	}
+	c.mu.Unlock()
+	return 0
+}
+
+// declare declares the segment at begin.
+func (s *searcher) declare() {
+	o, c := &s.e.out, s.e.cache
+	c.mu.Lock()
+	slot := o.extract(int(s.begin-o.base), s.declares)
+	s.follows(slot)
+	c.mu.Unlock()
+	s.begin += int64(s.size)
+	s.last, s.lastHash, s.guessed = slot, s.declares, false
+}
+
+// finish sends the end of the block, which is no whole segment.
+func (s *searcher) finish(end int64) {
+	o, c := &s.e.out, s.e.cache
+	if int(end-o.base)-o.at >= worthwhile && s.begin < end {
+		c.mu.Lock()
+		if !s.guess(end) {
+			s.tail()
+		}
+		c.mu.Unlock()
+	}
+	o.literal(len(o.buf))
+}
+
+// guess refers to a segment that begins as the one at begin does so far. The cache is locked.
+func (s *searcher) guess(end int64) bool {
+	o, c := &s.e.out, s.e.cache
+	at := int(s.begin - o.base)
+	b := o.buf[at:]
+	if len(o.buf)-max(o.at, at) < worthwhile {
+		return false
+	}
+	slot := s.after()
+	if slot == 0 || !bytes.HasPrefix(c.segment(slot), b) {
+		if s.guessed || len(b) < prefixBytes {
+			return false
+		}
+		s.guessed = true
+		slot = c.beginning(b)
+		if slot == 0 || !c.visible(slot, s.e.flow) || !bytes.HasPrefix(c.segment(slot), b) {
+			return false
+		}
+	}
+	s.follows(slot)
+	y := &s.carry
+	y.live, y.begin, y.slot, y.hash, y.used = true, s.begin, slot, c.entry(slot).hash, len(b)
+	y.segment = append(y.segment[:0], c.segment(slot)...)
+	o.ref(at, slot, len(b))
+	return true
+}
+
+// tail refers to what overlaps the last segment, if the block ends as the flow did last time. The cache is locked.
+func (s *searcher) tail() {
+	o, c := &s.e.out, s.e.cache
+	if !o.over {
+		return
+	}
+	at := max(o.at, int(s.begin-o.base))
+	b := o.buf[at:]
+	if s.last != 0 && c.holds(s.last, s.lastHash) && len(b) >= worthwhile {
+		slot := c.entry(s.last).over
+		if slot != 0 && c.visible(slot, s.e.flow) && bytes.HasSuffix(c.segment(slot), b) {
+			o.literal(at)
+			o.overRef(len(o.buf), slot)
+			return
+		}
+	}
+	if len(b) >= minOverlap && len(b) < s.size && len(o.buf) >= s.size && o.at == at && bytes.Count(b, []byte{magic}) > overExtBytes {
+		o.overExt(len(o.buf))
+	}
+}
+
+// keepTail keeps the segment that ends the flow, as OVER_EXT does, but without a word: the decoder does the same. acknowledged: the
+// peer has got all of it.
+func (s *searcher) keepTail(acknowledged bool) {
+	o, c := &s.e.out, s.e.cache
+	end := s.e.sent.last()
+	if end == nil || !overlaps(o.over, o.gap, s.e.sent.end, s.size) {
+		return
+	}
+	o.buf, o.base = end.buf, end.base
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slot, h := o.keep(len(o.buf))
+	if c.holds(slot, h) && c.entry(slot).owner == s.e.flow {
+		c.entry(slot).owner = nobody
+		if acknowledged {
+			c.entry(slot).owner = everyone
+		}
+	}
+}
