@@ -40,8 +40,9 @@ static __always_inline void tl_flow_anew(struct bpf_sock_ops *ctx)
 /*
  * Sets what is chosen for the flow's path; false: nothing is. Each choice is set once, whatever comes of it: an algorithm
  * that is not there leaves the flow what it has, and what an application sets afterwards stays until the choice changes.
+ * A flow that is not live yet has nothing to begin anew with.
  */
-static __always_inline bool tl_choice_set(struct bpf_sock_ops *ctx, struct tl_flow *flow)
+static __always_inline bool tl_choice_set(struct bpf_sock_ops *ctx, struct tl_flow *flow, bool live)
 {
 	struct tl_path_key path = tl_path_key(flow);
 	struct tl_choice *choice;
@@ -51,7 +52,7 @@ static __always_inline bool tl_choice_set(struct bpf_sock_ops *ctx, struct tl_fl
 		return false;
 	if (choice->version == flow->choice_version)
 		return true;
-	if (choice->anew && flow->choice_version)
+	if (choice->anew && live)
 		tl_flow_anew(ctx);
 	flow->choice_version = choice->version;
 	flow->congestion_rc = bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_CONGESTION, choice->congestion,
@@ -63,7 +64,7 @@ static __always_inline bool tl_choice_set(struct bpf_sock_ops *ctx, struct tl_fl
 static __always_inline void tl_choice_keep(struct bpf_sock_ops *ctx, struct tl_flow *flow)
 {
 	if (ctx->op == BPF_SOCK_OPS_RTT_CB && flow->auto_congestion && tl_has_path(flow))
-		tl_choice_set(ctx, flow);
+		tl_choice_set(ctx, flow, true);
 }
 
 /*

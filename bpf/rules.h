@@ -50,7 +50,7 @@ static __always_inline bool tl_set_congestion(struct bpf_sock_ops *ctx, struct t
 		if (!tl_is_routed(&flow->remote_addr))
 			return false;
 		flow->auto_congestion = 1;
-		if (tl_choice_set(ctx, flow))
+		if (tl_choice_set(ctx, flow, false))
 			return true;
 	}
 	if (!rule->congestion[0])

@@ -59,7 +59,7 @@ func (l *Loader) SetChoices(choices []Choice) error {
 			return fmt.Errorf("path %s of peer %d has two choices; give it one", c.Prefix, c.PeerID)
 		}
 		v, ok := s.inForce[k]
-		anew := ok && c.Renewals > s.renewed[k]
+		anew := c.Renewals > s.renewed[k]
 		if name := bpf.CCNameFrom(c.Congestion); !ok || v.Congestion != name || anew {
 			// A program may still read an entry when its memory is another path's already: no version comes twice, so
 			// that its flow finds its own choice with the next round trip.

@@ -50,6 +50,7 @@ var orders = map[Class][]string{
 	Clean:      noLoss,
 	Congestive: {"illinois", "cubic", "bic", "htcp", "yeah", "highspeed", "veno", "westwood", "reno", "vegas", "hybla", "lp"},
 	Shallow:    {"illinois", "cubic", "htcp", "bic", "yeah", "highspeed", "veno", "westwood", "reno", "hybla", "vegas", "lp"},
+	Variable:   {"illinois", "cubic", "bic", "htcp", "yeah", "highspeed", "veno", "westwood", "reno", "vegas", "hybla", "lp"},
 }
 
 // ranked returns the candidates for a class, the best first. What ignores losses is only there for noise: elsewhere it would

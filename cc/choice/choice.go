@@ -46,7 +46,7 @@ type Loss struct {
 	DeliveredBps uint64 // bytes per second, the latest sample before the event
 }
 
-// Change is a choice that has changed.
+// Change is a choice that has changed, or, with New as Old, one that live flows begin anew with: their path has become longer.
 type Change struct {
 	Path     Path
 	Old, New string // names of algorithms; Old is "" where there was no choice
@@ -67,6 +67,7 @@ type Decision struct {
 	RateBps  uint64  // bytes per second, the highest delivered rate seen lately
 	LossRate float64 // retransmitted segments by segments sent, lately
 	Changes  int     // within the last hour
+	Renewals uint32  // how often live flows were told to begin anew with it
 }
 
 // Class is what losses on a path come from.
@@ -78,5 +79,6 @@ const (
 	Clean      Class = "clean"      // none come
 	Congestive Class = "congestive" // a queue that fills
 	Shallow    Class = "shallow"    // a queue that fills, much shorter than the round trip
+	Variable   Class = "variable"   // a queue that fills, on a link whose rate varies
 	Random     Class = "random"     // noise: they come whatever the queue
 )

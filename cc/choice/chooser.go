@@ -92,6 +92,8 @@ func (c *Chooser) Tick(now time.Time, flows []Flow) []Change {
 		p.learn(now)
 		if name, why, ok := c.replace(p, now); ok {
 			changes = append(changes, p.change(now, name, why))
+		} else if ch, ok := p.renew(now); ok {
+			changes = append(changes, ch)
 		}
 	}
 	c.forget()
@@ -122,12 +124,8 @@ func (p *path) change(now time.Time, name, why string) Change {
 	ch := Change{Path: p.id, Old: p.chosen, New: name, Why: why, At: now}
 	s := p.span(noiseSeconds, p.since)
 	p.lossAtChoice = s.lossRate()
-	back := p.renewing
-	p.renewing = !back && p.renewed.Equal(now)
-	if !p.renewing && !back {
-		p.changes = append(p.changes, now)
-		p.remember(now)
-	}
+	p.changes = append(p.changes, now)
+	p.remember(now)
 	p.previous, p.chosen, p.why, p.since = p.chosen, name, why, now
 	p.losses = p.losses[:0]
 	p.pending = ""
@@ -165,7 +163,7 @@ func (p *path) decision() Decision {
 	s := p.span(maxSeconds, time.Time{})
 	return Decision{
 		Path: p.id, Chosen: p.chosen, Previous: p.previous, Why: p.why, Since: p.since, Updated: p.updated, Class: p.class,
-		RTTMinUs: p.rttMinUs, RateBps: p.rate(), LossRate: s.lossRate(), Changes: len(p.changes),
+		RTTMinUs: p.rttMinUs, RateBps: p.rate(), LossRate: s.lossRate(), Changes: len(p.changes), Renewals: p.renewals,
 	}
 }
 

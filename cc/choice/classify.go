@@ -16,7 +16,8 @@ const (
 	queueShare = 0.05
 	queueFloor = 1000 // us
 	// Up to deepShare a round trip may also be late because a host or a radio link was. A queue keeps the link busy: a loss that it
-	// causes finds the flow at busyShare of the highest rate that it had at a loss, at least.
+	// causes finds the flow at busyShare of the highest rate that it had at a loss, at least, by its latest sample or by its
+	// window: samples are of some packets only, and differ widely where a link sends in bursts.
 	deepShare = 0.5
 	busyShare = 0.6
 	// noQueueShare of the losses must come without a queue before they count as noise: a queue's own losses are seen without
@@ -26,7 +27,7 @@ const (
 	shallowShare = 0.3
 	// cleanSeconds in bulk without a loss event are a clean path.
 	cleanSeconds = 10
-	// baseAge is how far back the least RTT is looked for: a path that has become longer is forgotten as long as that.
+	// baseAge is how far back the least RTT is looked for.
 	baseAge = 4 * time.Second
 )
 
@@ -56,6 +57,8 @@ func (p *path) classify() verdict {
 		return verdict{Clean, "no loss in 10 s of bulk"}
 	case n < minLosses:
 		return verdict{Unknown, fmt.Sprintf("%d losses seen, too few to judge by", n)}
+	case p.varies():
+		return verdict{Variable, "losses come from the queue of a link that is fast and slow by turns"}
 	case float64(n-queued) >= noQueueShare*float64(n) && !p.filled(queued):
 		return verdict{Random, fmt.Sprintf("%d of the last %d losses came without a queue", n-queued, n)}
 	case queueUs < shallowShare*float64(p.rttMinUs):
@@ -67,25 +70,46 @@ func (p *path) classify() verdict {
 // queued counts the losses, those among them that came from a queue, and gives the longest of these in us. Losses from before a
 // path became longer are of another path, and do not count.
 func (p *path) queued() (n, queued int, longestUs float64) {
+	floor := p.floorUs()
+	for _, l := range p.losses {
+		if l.SRTTUs >= floor {
+			n++
+		}
+	}
+	for _, q := range p.queues() {
+		queued++
+		longestUs = max(longestUs, q.us)
+	}
+	return n, queued, longestUs
+}
+
+// queue is one that a loss came from.
+type queue struct {
+	us   float64 // its length
+	rate float64 // of the flow, in packets per us
+}
+
+// queues are those that losses came from, the latest last.
+func (p *path) queues() []queue {
 	fastest := map[uint64]uint64{}
 	for _, l := range p.losses {
 		fastest[l.Cookie] = max(fastest[l.Cookie], l.DeliveredBps)
 	}
 	floor := p.floorUs()
+	var list []queue
 	for _, l := range p.losses {
 		if l.SRTTUs < floor {
 			continue
 		}
-		n++
 		base := max(float64(p.baseUs(l)), float64(floor))
-		queue := float64(l.SRTTUs) - base
-		busy := float64(l.DeliveredBps) >= busyShare*float64(fastest[l.Cookie])
-		if queue > queueFloor && queue > queueShare*base && (busy || queue > deepShare*base) {
-			queued++
-			longestUs = max(longestUs, queue)
+		us := float64(l.SRTTUs) - base
+		sentBps := float64(l.CwndPackets) * float64(p.flows[l.Cookie].MSSBytes) / float64(l.SRTTUs) * 1e6
+		busy := max(float64(l.DeliveredBps), sentBps) >= busyShare*float64(fastest[l.Cookie])
+		if us > queueFloor && us > queueShare*base && (busy || us > deepShare*base) {
+			list = append(list, queue{us, float64(l.CwndPackets) / float64(l.SRTTUs)})
 		}
 	}
-	return n, queued, longestUs
+	return list
 }
 
 // filledShare is how much of the highest rate must arrive for a path to count as full: what an algorithm leaves that ignores
@@ -105,53 +129,6 @@ func (p *path) rate() uint64 {
 		most = max(most, p.seconds[i].rateBps)
 	}
 	return most
-}
-
-// baseUs is the round trip without a queue at the time of a loss.
-func (p *path) baseUs(l Loss) uint32 {
-	base := l.SRTTUs
-	for i := len(p.losses) - 1; i >= 0; i-- {
-		if o := &p.losses[i]; l.At.Sub(o.At) < baseAge && o.SRTTUs > 0 {
-			base = min(base, o.SRTTUs)
-		}
-	}
-	for i := range p.seconds {
-		if s := &p.seconds[i]; l.At.Sub(s.at) < baseAge && s.srttMinUs > 0 {
-			base = min(base, s.srttMinUs)
-		}
-	}
-	// What a flow saw while there was no bulk yet is the best of all, unless the path has become longer since.
-	if l.RTTMinUs > 0 && l.RTTMinUs < base {
-		if _, longer := p.longer(l); !longer {
-			base = l.RTTMinUs
-		}
-	}
-	return base
-}
-
-// floorUs is the round trip of a path that has become longer; 0: it has not.
-func (p *path) floorUs() uint32 {
-	if len(p.losses) == 0 {
-		return 0
-	}
-	leastUs, longer := p.longer(p.losses[len(p.losses)-1])
-	if !longer {
-		return 0
-	}
-	return leastUs
-}
-
-// longerShare is how much of the highest rate lately must be missing before a path can have become longer: a queue that
-// stands for seconds keeps the link busy.
-const longerShare = 0.8
-
-// longer says whether the path is longer than a flow's least RTT says: no round trip of the last seconds came near it, they
-// hardly differ among each other, as they would if a queue filled and was drained, and the link is not busy.
-// It gives the least of them in us, too.
-func (p *path) longer(l Loss) (leastUs uint32, is bool) {
-	s := p.span(int(baseAge/time.Second), l.At.Add(-baseAge))
-	return s.srttMinUs, s.seconds >= 3 && float64(s.srttMinUs) > 1.2*float64(l.RTTMinUs) &&
-		float64(s.srttMaxUs) < 1.1*float64(s.srttMinUs) && s.goodputBps < longerShare*float64(p.rate())
 }
 
 // classifyUnderNoise judges an algorithm that keeps a queue of its own and takes no loss for congestion, so that queue and

@@ -3,7 +3,6 @@
 package choice
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -17,17 +16,12 @@ const (
 	flapWindow = 10 * time.Minute
 	// maxChanges an hour, whatever happens.
 	maxChanges = 20
-	// renewEvery bounds beginning anew on a path that has become longer.
-	renewEvery = 30 * time.Second
 	// exploreEvery is how often another candidate gets a hold's time, if that is switched on.
 	exploreEvery = 10 * time.Minute
 )
 
 // decide says what the path's choice becomes; ok is false if it stays.
 func (c *Chooser) decide(p *path, now time.Time) (name, why string, ok bool) {
-	if back := p.previous; p.renewing && slices.Contains(c.o.Candidates, back) {
-		return back, p.why, true
-	}
 	v := p.classify()
 	name, why = p.best(now, c.o.Candidates, v.class)
 	if v.class == Unknown && !ignoresLoss(p.chosen) {
@@ -50,9 +44,6 @@ func (c *Chooser) decide(p *path, now time.Time) (name, why string, ok bool) {
 	if name == p.chosen {
 		if v.class != Unknown {
 			p.why = why
-		}
-		if name, why, ok := c.renew(p); ok {
-			return name, why, true
 		}
 		return c.explore(p, now)
 	}
@@ -82,27 +73,6 @@ func (c *Chooser) mayChange(p *path, now time.Time) bool {
 		hold = min(2*hold, maxHold)
 	}
 	return now.Sub(p.changes[len(p.changes)-1]) >= hold
-}
-
-// renew has flows begin anew on a path that has become longer than they believe: an algorithm that measures the queue against
-// the least round trip ever seen would yield for ever to a queue that is none. Another algorithm for one tick does it. That is
-// no change of mind, and so neither held up nor counted.
-func (c *Chooser) renew(p *path) (name, why string, ok bool) {
-	now := p.updated
-	if !slices.Contains(keepsBaseRTT, family(p.chosen)) || now.Sub(p.renewed) < renewEvery || now.Sub(p.since) < baseAge || len(p.losses) == 0 {
-		return "", "", false
-	}
-	l := p.losses[len(p.losses)-1]
-	if _, longer := p.longer(l); !longer {
-		return "", "", false
-	}
-	for _, name := range ranked(c.o.Candidates, Congestive) {
-		if family(name) != family(p.chosen) {
-			p.renewed = now
-			return name, fmt.Sprintf("the path became longer, from %d to %d ms: %s begins anew", l.RTTMinUs/1000, l.SRTTUs/1000, p.chosen), true
-		}
-	}
-	return "", "", false
 }
 
 // explore gives another candidate a try where that is switched on, and the path's class is known.

@@ -3,6 +3,7 @@
 package choice
 
 import (
+	"slices"
 	"time"
 )
 
@@ -67,10 +68,16 @@ func (p *path) remember(now time.Time) {
 // best is the best candidate for a class: the first of the ranking, unless the path itself has taught better.
 func (p *path) best(now time.Time, candidates []string, class Class) (name, why string) {
 	list := ranked(candidates, class)
+	if !ignoresLoss(p.chosen) && p.stale() && slices.ContainsFunc(list, func(name string) bool { return !ignoresLoss(name) }) {
+		list = slices.DeleteFunc(list, ignoresLoss)
+	}
 	if len(list) == 0 {
 		return "", ""
 	}
 	name = list[0]
+	if class == Variable {
+		return name, "" // what was achieved says what the link was like, and not the algorithm
+	}
 	first, known := p.lesson(now, class, name)
 	if !known {
 		return name, ""

@@ -31,9 +31,11 @@ type path struct {
 	changes               []time.Time // within the last hour
 	lossAtChoice          float64
 	explored              time.Time
-	renewed               time.Time // when flows last began anew for a longer path
-	renewing              bool      // they have another algorithm for that at this moment
 	pending               Class     // what the last tick saw, if it is not class
+	renewed               time.Time // when flows last began anew for a longer path
+	renewedUs             uint32    // the round trip that they were to learn then, or a lesser one since; 0: none
+	renewHold             time.Duration
+	renewals              uint32 // how often they were told
 }
 
 // seenFlow is a flow as of the tick before.
@@ -52,8 +54,9 @@ type second struct {
 	rateBps     uint64 // bytes per second: the sum of the latest samples of the flows at work
 	srttMinUs   uint32
 	srttMaxUs   uint32
-	chosen      bool // the flows at work have what is chosen
-	bulk        bool // they sent as fast as the path let them
+	rttMinUs    uint32 // the least that a flow at work knows of
+	chosen      bool   // the flows at work have what is chosen
+	bulk        bool   // they sent as fast as the path let them
 }
 
 func (s *second) goodputBps() float64 { return float64(s.bytes) / s.took.Seconds() }
@@ -118,6 +121,10 @@ func (p *path) observeFlow(s *second, f Flow, now time.Time) {
 		if s.srttMinUs == 0 || f.SRTTUs < s.srttMinUs {
 			s.srttMinUs = f.SRTTUs
 		}
+		p.renewedUs = min(p.renewedUs, f.SRTTUs)
+	}
+	if f.RTTMinUs > 0 && (s.rttMinUs == 0 || f.RTTMinUs < s.rttMinUs) {
+		s.rttMinUs = f.RTTMinUs
 	}
 }
 

@@ -77,5 +77,5 @@ func (c *Chooser) Restore(now time.Time, records []Record) {
 }
 
 func known(c Class) bool {
-	return slices.Contains([]Class{Unknown, Clean, Congestive, Shallow, Random}, c)
+	return slices.Contains([]Class{Unknown, Clean, Congestive, Shallow, Variable, Random}, c)
 }

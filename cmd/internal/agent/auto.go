@@ -99,7 +99,7 @@ func (a *agent) choices() []loader.Choice {
 	}
 	choices := make([]loader.Choice, len(decisions))
 	for i, d := range decisions {
-		choices[i] = loader.Choice{Prefix: d.Path.Prefix, PeerID: a.names.peers[d.Path.Peer], Congestion: d.Chosen}
+		choices[i] = loader.Choice{Prefix: d.Path.Prefix, PeerID: a.names.peers[d.Path.Peer], Congestion: d.Chosen, Renewals: d.Renewals}
 	}
 	return choices
 }
@@ -170,8 +170,10 @@ func (a *agent) tick(now time.Time) {
 	}
 	a.auto.failing = false
 	changes := a.auto.chooser.Tick(now, a.chooserFlows(flows))
-	a.auto.changes.Add(uint64(len(changes)))
 	for _, ch := range changes {
+		if ch.Old != ch.New {
+			a.auto.changes.Add(1)
+		}
 		a.logChange(c, ch)
 	}
 	a.mu.Lock()
@@ -199,8 +201,13 @@ func (a *agent) chooserFlows(flows []loader.Flow) []choice.Flow {
 
 func (a *agent) logChange(c *config.Config, ch choice.Change) {
 	what := "another congestion control is chosen for a path"
-	if c.Auto.DryRun {
+	switch renewal := ch.Old == ch.New; {
+	case c.Auto.DryRun && renewal:
+		what = "dry run: the flows of a path would begin anew"
+	case c.Auto.DryRun:
 		what = "dry run: another congestion control would be chosen for a path"
+	case renewal:
+		what = "the flows of a path begin anew"
 	}
 	log := a.log.With("path", ch.Path.Prefix)
 	if ch.Path.Peer != "" {
