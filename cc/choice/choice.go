@@ -64,10 +64,11 @@ type Decision struct {
 	Updated  time.Time // when a flow of the path was last seen
 	Class    Class
 	RTTMinUs uint32
-	RateBps  uint64  // bytes per second, the highest delivered rate seen lately
-	LossRate float64 // retransmitted segments by segments sent, lately
-	Changes  int     // within the last hour
-	Renewals uint32  // how often live flows were told to begin anew with it
+	RateBps  uint64   // bytes per second, the highest delivered rate seen lately
+	LossRate float64  // retransmitted segments by segments sent, lately
+	Changes  int      // within the last hour
+	Renewals uint32   // how often live flows were told to begin anew with it
+	History  []Change // the latest, the last of them last; not kept over a restart
 }
 
 // Class is what losses on a path come from.

@@ -91,9 +91,9 @@ func (c *Chooser) Tick(now time.Time, flows []Flow) []Change {
 		p.observe(now, flows)
 		p.learn(now)
 		if name, why, ok := c.replace(p, now); ok {
-			changes = append(changes, p.change(now, name, why))
+			changes = append(changes, p.note(p.change(now, name, why)))
 		} else if ch, ok := p.renew(now); ok {
-			changes = append(changes, ch)
+			changes = append(changes, p.note(ch))
 		}
 	}
 	c.forget()
@@ -147,6 +147,17 @@ func (c *Chooser) forget() {
 	}
 }
 
+// Chosen returns how many paths have each algorithm.
+func (c *Chooser) Chosen() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := map[string]int{}
+	for _, p := range c.paths {
+		n[p.chosen]++
+	}
+	return n
+}
+
 // Decisions returns the choices of all paths, ordered by prefix and peer.
 func (c *Chooser) Decisions() []Decision {
 	c.mu.Lock()
@@ -164,6 +175,7 @@ func (p *path) decision() Decision {
 	return Decision{
 		Path: p.id, Chosen: p.chosen, Previous: p.previous, Why: p.why, Since: p.since, Updated: p.updated, Class: p.class,
 		RTTMinUs: p.rttMinUs, RateBps: p.rate(), LossRate: s.lossRate(), Changes: len(p.changes), Renewals: p.renewals,
+		History: slices.Clone(p.history),
 	}
 }
 

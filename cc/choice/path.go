@@ -11,6 +11,7 @@ const (
 	maxSeconds = 32
 	maxLosses  = 48
 	lossAge    = 20 * time.Second
+	maxHistory = 16
 	flowAge    = time.Minute     // without an update: its end was missed
 	maxGap     = 5 * time.Second // between two ticks
 )
@@ -29,6 +30,7 @@ type path struct {
 	class                 Class
 	since                 time.Time
 	changes               []time.Time // within the last hour
+	history               []Change    // the latest last, and flows that began anew among them
 	lossAtChoice          float64
 	explored              time.Time
 	pending               Class     // what the last tick saw, if it is not class
@@ -126,6 +128,15 @@ func (p *path) observeFlow(s *second, f Flow, now time.Time) {
 	if f.RTTMinUs > 0 && (s.rttMinUs == 0 || f.RTTMinUs < s.rttMinUs) {
 		s.rttMinUs = f.RTTMinUs
 	}
+}
+
+// note keeps a change for those who ask.
+func (p *path) note(ch Change) Change {
+	p.history = append(p.history, ch)
+	if len(p.history) > maxHistory {
+		p.history = p.history[1:]
+	}
+	return ch
 }
 
 // lost adds a loss event.

@@ -44,7 +44,7 @@ func TestAutoGivesAndShows(t *testing.T) {
 		t.Error("the log does not mention the candidate that is left out")
 	}
 	s, err := w.agent.Control().Status(t.Context())
-	if err != nil || s.Auto == nil || s.Auto.Paths != 1 || s.Auto.Changes != 0 || s.Auto.DryRun || s.Auto.StateError != "" {
+	if err != nil || s.Auto == nil || s.Auto.Paths != 1 || s.Auto.Chosen[w.other] != 1 || s.Auto.Changes != 0 || s.Auto.DryRun || s.Auto.StateError != "" {
 		t.Errorf("status: %+v, %v", s.Auto, err)
 	}
 	paths, err := w.agent.Control().Paths(t.Context())
@@ -55,7 +55,8 @@ func TestAutoGivesAndShows(t *testing.T) {
 	w.configure("auto", fmt.Sprintf("{candidates: [%s]}", w.kernel))
 	w.reload()
 	f = w.flow("after a change of candidates", func(f control.Flow) bool { return f.Congestion == w.kernel })
-	if f.Choice == nil || f.Choice.Chosen != w.kernel || f.Choice.Previous != w.other {
+	if f.Choice == nil || f.Choice.Chosen != w.kernel || f.Choice.Previous != w.other || len(f.Choice.History) != 1 ||
+		f.Choice.History[0].Old != w.other || f.Choice.History[0].New != w.kernel {
 		t.Errorf("the flow's choice is %+v", f.Choice)
 	}
 	if text := w.log(); !strings.Contains(text, "another congestion control is chosen for a path") ||

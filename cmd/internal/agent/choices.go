@@ -27,10 +27,18 @@ func (a *agent) chosen() map[choice.Path]control.Choice {
 		found[d.Path] = control.Choice{
 			Prefix: d.Path.Prefix, Peer: d.Path.Peer, Chosen: d.Chosen, Previous: d.Previous, Why: d.Why, Since: d.Since,
 			Updated: d.Updated, Class: string(d.Class), MinRTT: d.RTTMinUs, RateBps: d.RateBps, LossRate: d.LossRate,
-			Changes: d.Changes, DryRun: c.Auto.DryRun,
+			Changes: d.Changes, DryRun: c.Auto.DryRun, Renewals: d.Renewals, History: changesOf(d.History),
 		}
 	}
 	return found
+}
+
+func changesOf(changes []choice.Change) []control.Change {
+	list := make([]control.Change, len(changes))
+	for i, ch := range changes {
+		list[i] = control.Change{Old: ch.Old, New: ch.New, Why: ch.Why, At: ch.At}
+	}
+	return list
 }
 
 // of is the choice of a path, nil if there is none.
@@ -51,7 +59,10 @@ func (a *agent) autoStatus() *control.Auto {
 		return nil
 	}
 	s := describeAuto(c, candidates)
-	s.Paths, s.Changes = len(a.auto.chooser.Decisions()), a.auto.changes.Load()
+	s.Chosen, s.Changes = a.auto.chooser.Chosen(), a.auto.changes.Load()
+	for _, n := range s.Chosen {
+		s.Paths += n
+	}
 	s.StateError = a.auto.memory.problem()
 	var err error
 	if s.LossDropped, err = a.loader.LossesDropped(); err != nil {
@@ -61,7 +72,8 @@ func (a *agent) autoStatus() *control.Auto {
 }
 
 func describeAuto(c *config.Config, candidates []hostcheck.Candidate) control.Auto {
-	s := control.Auto{DryRun: c.Auto.DryRun, Explore: c.Auto.Explore, HoldSeconds: c.Auto.Hold.Seconds(), Candidates: []control.Candidate{}}
+	s := control.Auto{DryRun: c.Auto.DryRun, Explore: c.Auto.Explore, HoldSeconds: c.Auto.Hold.Seconds(), Candidates: []control.Candidate{},
+		Chosen: map[string]int{}}
 	for _, one := range candidates {
 		s.Candidates = append(s.Candidates, control.Candidate{Name: one.Name, Usable: one.Usable(), Why: one.Why, Remedy: one.Remedy})
 	}

@@ -9,15 +9,16 @@ import (
 
 // Auto is how congestion controls are chosen for paths of rules that leave the choice to the agent.
 type Auto struct {
-	DryRun      bool        `json:"dry_run"` // choices are only told: flows keep the kernel's default
-	Explore     bool        `json:"explore"`
-	HoldSeconds float64     `json:"hold_s"` // how long a choice stays at least
-	Prior       string      `json:"prior"`  // what a path gets that nothing is known of; "": the kernel's default
-	Candidates  []Candidate `json:"candidates"`
-	Paths       int         `json:"paths"`                 // with a choice
-	Changes     uint64      `json:"changes"`               // of choices, since the agent started
-	LossDropped uint64      `json:"loss_dropped"`          // loss events that there was no room for, since the agent started
-	StateError  string      `json:"state_error,omitempty"` // why choices are not kept over a restart
+	DryRun      bool           `json:"dry_run"` // choices are only told: flows keep the kernel's default
+	Explore     bool           `json:"explore"`
+	HoldSeconds float64        `json:"hold_s"` // how long a choice stays at least
+	Prior       string         `json:"prior"`  // what a path gets that nothing is known of; "": the kernel's default
+	Candidates  []Candidate    `json:"candidates"`
+	Paths       int            `json:"paths"`                 // with a choice
+	Chosen      map[string]int `json:"chosen"`                // paths by what is chosen
+	Changes     uint64         `json:"changes"`               // of choices, since the agent started
+	LossDropped uint64         `json:"loss_dropped"`          // loss events that there was no room for, since the agent started
+	StateError  string         `json:"state_error,omitempty"` // why choices are not kept over a restart
 }
 
 // Candidate is an algorithm that may be chosen, and whether the kernel has it now.
@@ -43,6 +44,16 @@ type Choice struct {
 	LossRate float64      `json:"loss_rate"`  // segments sent again by segments sent, lately
 	Changes  int          `json:"changes_1h"` // within the last hour
 	DryRun   bool         `json:"dry_run"`    // it is what would be chosen
+	Renewals uint32       `json:"renewals"`   // how often live flows were told to begin anew: the path had become longer
+	History  []Change     `json:"history"`    // since the agent started, the latest at most, in order
+}
+
+// Change is a choice that changed, or, with New as Old, one that live flows were told to begin anew with.
+type Change struct {
+	Old string    `json:"old"`
+	New string    `json:"new"`
+	Why string    `json:"why"`
+	At  time.Time `json:"at"`
 }
 
 // AutoExplanation says what auto means for a connection.

@@ -3,33 +3,36 @@
 package cc
 
 import (
+	"context"
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
+
+	"github.com/trunkline/trunkline/cmd/internal/control"
 )
 
-// changeLine is how the agent's log tells of another choice.
-var changeLine = regexp.MustCompile(`another congestion control is chosen.* old=(\S+) new=(\S+) why=("(?:[^"\\]|\\.)*"|\S+)`)
-
-// choicesSince gives the changes of choice that an agent's log tells of from a place on, in order, in a line for people.
-func choicesSince(log string, from int64) (string, error) {
-	text, err := os.ReadFile(log)
+// choices asks the agent what it has changed for the path since it started, for this run, in a line for people.
+func (w *world) choices(ctx context.Context) (string, error) {
+	paths, err := w.agent.Control().Paths(ctx)
 	if err != nil {
-		return "", fmt.Errorf("reading the agent's log: %w", err)
+		return "", fmt.Errorf("asking the agent for what it chose: %w", err)
 	}
-	var changes []string
-	for _, m := range changeLine.FindAllStringSubmatch(string(text[min(from, int64(len(text))):]), -1) {
-		changes = append(changes, fmt.Sprintf("%s to %s (%s)", m[1], m[2], strings.Trim(m[3], `"`)))
-	}
-	return strings.Join(changes, "; "), nil
+	return choicesText(paths), nil
 }
 
-// logSize is where a log ends now; one that is not there yet ends at its beginning.
-func logSize(log string) int64 {
-	info, err := os.Stat(log)
-	if err != nil {
-		return 0
+// choicesText tells of the changes of all paths that have a choice: of the bench there is one.
+func choicesText(paths []control.Path) string {
+	var texts []string
+	for _, p := range paths {
+		if p.Choice == nil {
+			continue
+		}
+		for _, ch := range p.Choice.History {
+			what := ch.Old + " to " + ch.New
+			if ch.Old == ch.New {
+				what = ch.New + " anew"
+			}
+			texts = append(texts, fmt.Sprintf("%s (%s)", what, ch.Why))
+		}
 	}
-	return info.Size()
+	return strings.Join(texts, "; ")
 }

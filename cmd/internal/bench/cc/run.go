@@ -39,11 +39,7 @@ func (w *world) run(ctx context.Context, s *subject, run int) (r row, t *trace, 
 		}
 	}()
 	seed := lossSeed(w.e.plan.seed, run)
-	logged := int64(0)
 	if s.auto() {
-		if w.agent != nil {
-			logged = logSize(w.agent.Log())
-		}
 		if err := w.startAgent(ctx); err != nil {
 			return r, nil, err
 		}
@@ -60,7 +56,7 @@ func (w *world) run(ctx context.Context, s *subject, run int) (r row, t *trace, 
 		if err := w.agent.Alive(); err != nil {
 			return r, nil, err
 		}
-		if choices, err = choicesSince(w.agent.Log(), logged); err != nil {
+		if choices, err = w.choices(ctx); err != nil {
 			return r, nil, err
 		}
 	}
