@@ -72,9 +72,9 @@ func Run(ctx context.Context, b *Bench, o Options) error {
 		return err
 	}
 	machine := describeMachine(b.Name, o)
-	say := newProgress(o.Stderr)
+	say := NewProgress(o.Stderr)
 	report, err := b.Run(ctx, &Session{Options: o, Progress: say})
-	say.close()
+	say.Close()
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted") // whatever the signal made fail is no news
 	}

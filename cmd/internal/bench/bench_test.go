@@ -152,12 +152,12 @@ func TestTableFits(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var b strings.Builder
-	p := newProgress(&b)
+	p := NewProgress(&b)
 	p.Step(1, 4, "too early to tell")
 	p.last = p.last.Add(-logEvery)
 	p.Step(2, 4, "round %d", 1)
 	p.Notef("a thing")
-	p.close()
+	p.Close()
 	if b.String() != " 50 %     0 s  round 1\nnote: a thing\n" {
 		t.Errorf("got %q", b.String())
 	}

@@ -25,7 +25,8 @@ type Progress struct {
 	last     time.Time
 }
 
-func newProgress(w io.Writer) *Progress {
+// NewProgress begins to tell on w.
+func NewProgress(w io.Writer) *Progress {
 	p := &Progress{w: w, start: time.Now()}
 	p.last = p.start
 	if f, ok := w.(*os.File); ok {
@@ -61,7 +62,8 @@ func (p *Progress) Notef(format string, args ...any) {
 	fmt.Fprintf(p.w, "note: "+format+"\n", args...)
 }
 
-func (p *Progress) close() {
+// Close takes away what is rewritten. It may be called more than once.
+func (p *Progress) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()

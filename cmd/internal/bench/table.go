@@ -56,6 +56,9 @@ func (t *Table) Write(w io.Writer) {
 	}
 }
 
+// WriteText writes a text, broken at words to fit the page.
+func WriteText(w io.Writer, text string) { writeWrapped(w, text, "") }
+
 // writeWrapped breaks a text at words; further lines are indented.
 func writeWrapped(w io.Writer, text, indent string) {
 	line := ""

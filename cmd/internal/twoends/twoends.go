@@ -137,3 +137,34 @@ func (f *Flow) take(payload, want []byte) ([]byte, error) {
 	}
 	return want[len(got):], nil
 }
+
+// A Probe tells what of a flow repeats what went before in it or in other flows of the same probe: an encoder whose payloads are
+// taken for decoded and thrown away.
+type Probe struct {
+	near *engine.Memory
+	enc  codec.Encoder
+	out  []byte
+	sent uint64
+}
+
+// NewProbe makes a probe that remembers bound bytes.
+func NewProbe(s codec.Spec, bound int64) *Probe {
+	p := &Probe{near: memory(bound)}
+	s.Stage = codec.StageNone
+	p.enc = p.near.Encoder(s, group)
+	p.enc.SetEffort(codec.EffortReferences)
+	return p
+}
+
+// Send takes one block, 1 to codec.MaxBlock bytes.
+func (p *Probe) Send(src []byte) {
+	p.out = p.enc.Encode(p.out[:0], src)
+	p.sent++
+	p.enc.Ack(p.sent)
+}
+
+// End closes the probe and returns how many bytes were repeats.
+func (p *Probe) End() (repeated uint64) {
+	p.enc.Close()
+	return p.enc.Counters().RefBytes
+}

@@ -44,3 +44,15 @@ func TestFlowTellsWhatIsWrong(t *testing.T) {
 		f.End()
 	}
 }
+
+func TestProbe(t *testing.T) {
+	data := make([]byte, 200_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
+	p := NewProbe(codec.Spec{}, 64<<20)
+	p.Send(data[:100_000])
+	p.Send(data[100_000:])
+	p.Send(data[50_000:150_000])
+	if got := p.End(); got < 99_000 || got > 100_000 {
+		t.Errorf("%d bytes repeat, want 100000", got)
+	}
+}
