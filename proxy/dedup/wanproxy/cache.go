@@ -42,7 +42,8 @@ type entry struct {
 	owner        uint32 // flow that declared the segment; everyone: the peer has acknowledged it
 	epoch        uint32 // of owner
 	newer, older uint32 // by use
-	after        uint32 // slot that followed in a flow
+	after        uint32 // slot that followed in a flow, gap bytes later
+	gap          uint16
 	before       uint32 // slot that came before, or that overlaps what came before
 	over         uint32 // slot that overlaps, and ends, what followed up to the next segment
 }
@@ -52,8 +53,8 @@ const (
 	nobody   = 1 // a flow that is no more
 
 	slabBytes  = 256 << 10
-	entryBytes = 40
-	minTable   = 4 // bits
+	entryBytes = 40 // as unsafe.Sizeof has it
+	minTable   = 4  // bits
 	minSlots   = 4
 	firstTable = 10
 	sweepStep  = 4 // slots looked at for each one that is filled anew

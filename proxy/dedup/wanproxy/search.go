@@ -38,6 +38,7 @@ type searcher struct {
 type carry struct {
 	live    bool
 	begin   int64
+	from    int64 // where the search was, before begin
 	slot    uint32
 	hash    uint64
 	segment []byte
@@ -69,8 +70,8 @@ func (s *searcher) run() {
 	end := o.base + int64(len(o.buf))
 	size := int64(s.size)
 	for {
-		if s.next == s.begin && s.last != 0 {
-			s.follow(end)
+		if s.next == s.begin && s.last != 0 && s.follow(end) {
+			continue
 		}
 		if slot := s.scan(min(end-size, s.begin+size-1)); slot != 0 {
 			s.refer(slot)
@@ -86,6 +87,52 @@ func (s *searcher) run() {
 		}
 	}
 	s.finish(end)
+}
+
+// follow goes where the flow went last time behind the last segment; false if it does not go there.
+func (s *searcher) follow(end int64) bool {
+	if s.straight(end) {
+		return true
+	}
+	// Behind a gap another segment may have come to be known. Only the first position is looked at.
+	if slot := s.scan(min(s.begin, end-int64(s.size))); slot != 0 {
+		s.refer(slot)
+		s.e.cache.mu.Unlock()
+		return true
+	}
+	return s.jump(end)
+}
+
+// straight refers to segments for as long as they come one after the other as last time, which needs no hashes.
+func (s *searcher) straight(end int64) (found bool) {
+	o, c := &s.e.out, s.e.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s.next+int64(s.size) <= end {
+		slot, gap := s.after()
+		at := int(s.next - o.base)
+		if slot == 0 || gap > 0 || !bytes.Equal(c.segment(slot), o.buf[at:at+s.size]) {
+			break
+		}
+		s.refer(slot)
+		found = true
+	}
+	return found
+}
+
+// jump refers to the segment that came behind a gap last time.
+func (s *searcher) jump(end int64) bool {
+	o, c := &s.e.out, s.e.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slot, gap := s.after()
+	at := int(s.begin-o.base) + gap
+	if slot == 0 || gap == 0 || at+s.size > len(o.buf) || !bytes.Equal(c.segment(slot), o.buf[at:at+s.size]) {
+		return false
+	}
+	s.next = s.begin + int64(gap)
+	s.refer(slot)
+	return true
 }
 
 // carryOn takes the bytes that the carry stands for; false if that is all of the block.
@@ -106,10 +153,14 @@ func (s *searcher) carryOn() bool {
 		c.live = false
 		return n < len(src)
 	}
-	// Now it is as if the segment had not been referred to.
+	// Now it is as if the segment had not been referred to, if what came before it is not too far back.
 	o.flags |= flagBreak
 	o.broken = n
-	s.restart(c.begin)
+	from := c.from
+	if o.base+int64(o.at+worthwhile-s.size) > from {
+		from = c.begin
+	}
+	s.restart(from)
 	s.guessed = true
 	c.live = false
 	return true
@@ -128,32 +179,17 @@ func forward(a, b []byte) int {
 	return i
 }
 
-// follow refers to segments for as long as they come in the order of last time, which needs no hashes.
-func (s *searcher) follow(end int64) {
-	o, c := &s.e.out, s.e.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for s.next == s.begin && s.next+int64(s.size) <= end {
-		slot := s.after()
-		at := int(s.next - o.base)
-		if slot == 0 || !bytes.Equal(c.segment(slot), o.buf[at:at+s.size]) {
-			return
-		}
-		s.refer(slot)
-	}
-}
-
-// after returns the slot that came after the last one last time. The cache is locked.
-func (s *searcher) after() uint32 {
+// after returns the slot that came after the last one last time, and the bytes between them. The cache is locked.
+func (s *searcher) after() (slot uint32, gap int) {
 	c := s.e.cache
 	if s.last == 0 || !c.holds(s.last, s.lastHash) {
-		return 0
+		return 0, 0
 	}
-	slot := c.entry(s.last).after
-	if slot == 0 || !c.visible(slot, s.e.flow) {
-		return 0
+	e := c.entry(s.last)
+	if e.after == 0 || !c.visible(e.after, s.e.flow) {
+		return 0, 0
 	}
-	return slot
+	return e.after, int(e.gap)
 }
 
 // refer refers to a slot for the segment at next. Where all but a few bytes of it were sent before, that is not said, but
@@ -162,9 +198,7 @@ func (s *searcher) refer(slot uint32) {
 	o, c := &s.e.out, s.e.cache
 	at := int(s.next - o.base)
 	h := c.entry(slot).hash
-	if s.next == s.begin {
-		s.follows(slot)
-	}
+	s.follows(slot, s.next-s.begin)
 	if at+s.size-o.at >= worthwhile {
 		o.ref(at, slot, s.size)
 	}
@@ -172,14 +206,17 @@ func (s *searcher) refer(slot uint32) {
 	s.last, s.lastHash = slot, h
 }
 
-// follows notes that a slot came directly after the last one.
-func (s *searcher) follows(slot uint32) {
+// follows notes that a slot came gap bytes after the last one.
+func (s *searcher) follows(slot uint32, gap int64) {
 	c := s.e.cache
-	if s.last == 0 || !c.holds(s.last, s.lastHash) {
+	if s.last == 0 || gap < 0 || gap >= int64(s.size) || !c.holds(s.last, s.lastHash) {
 		return
 	}
-	c.entry(s.last).after = slot
-	c.entry(slot).before = s.last
+	e := c.entry(s.last)
+	e.after, e.gap = slot, uint16(gap)
+	if gap == 0 {
+		c.entry(slot).before = s.last
+	}
 }
 
 // scan looks at positions up to and with limit. It returns the slot of a segment found at next, and holds the cache's lock then.
@@ -251,7 +288,7 @@ func (s *searcher) declare() {
 	o, c := &s.e.out, s.e.cache
 	c.mu.Lock()
 	slot := o.extract(int(s.begin-o.base), s.declares)
-	s.follows(slot)
+	s.follows(slot, 0)
 	c.mu.Unlock()
 	s.begin += int64(s.size)
 	s.last, s.lastHash, s.guessed = slot, s.declares, false
@@ -262,7 +299,7 @@ func (s *searcher) finish(end int64) {
 	o, c := &s.e.out, s.e.cache
 	if int(end-o.base)-o.at >= worthwhile && s.begin < end {
 		c.mu.Lock()
-		if !s.guess(end) {
+		if !s.guess() {
 			s.tail()
 		}
 		c.mu.Unlock()
@@ -270,31 +307,42 @@ func (s *searcher) finish(end int64) {
 	o.literal(len(o.buf))
 }
 
-// guess refers to a segment that begins as the one at begin does so far. The cache is locked.
-func (s *searcher) guess(end int64) bool {
+// guess refers to a segment that begins as the flow's last bytes go: the one that came here last time, or any that begins as the
+// bytes at begin do. The cache is locked. (To guess at more places finds a little more on the first send, and spoils the second:
+// segments then lie where blocks happened to end.)
+func (s *searcher) guess() bool {
 	o, c := &s.e.out, s.e.cache
 	at := int(s.begin - o.base)
-	b := o.buf[at:]
-	if len(o.buf)-max(o.at, at) < worthwhile {
+	slot, gap := s.after()
+	if slot != 0 && s.likely(slot, at+gap) {
+		s.refersTo(slot, at+gap)
+		return true
+	}
+	if s.guessed || len(o.buf)-at < prefixBytes {
 		return false
 	}
-	slot := s.after()
-	if slot == 0 || !bytes.HasPrefix(c.segment(slot), b) {
-		if s.guessed || len(b) < prefixBytes {
-			return false
-		}
-		s.guessed = true
-		slot = c.beginning(b)
-		if slot == 0 || !c.visible(slot, s.e.flow) || !bytes.HasPrefix(c.segment(slot), b) {
-			return false
-		}
+	s.guessed = true
+	if slot = c.beginning(o.buf[at:]); slot == 0 || !s.likely(slot, at) {
+		return false
 	}
-	s.follows(slot)
-	y := &s.carry
-	y.live, y.begin, y.slot, y.hash, y.used = true, s.begin, slot, c.entry(slot).hash, len(b)
-	y.segment = append(y.segment[:0], c.segment(slot)...)
-	o.ref(at, slot, len(b))
+	s.refersTo(slot, at)
 	return true
+}
+
+// likely tells whether a slot's segment begins as the bytes from an index on do, and referring to it is worthwhile.
+func (s *searcher) likely(slot uint32, at int) bool {
+	o, c := &s.e.out, s.e.cache
+	return len(o.buf)-max(o.at, at) >= worthwhile && c.visible(slot, s.e.flow) && bytes.HasPrefix(c.segment(slot), o.buf[at:])
+}
+
+// refersTo refers to a segment that begins at an index and goes on behind the block.
+func (s *searcher) refersTo(slot uint32, at int) {
+	o, c, y := &s.e.out, s.e.cache, &s.carry
+	begin := o.base + int64(at)
+	y.live, y.from, y.begin, y.slot, y.hash, y.used = true, s.begin, begin, slot, c.entry(slot).hash, len(o.buf)-at
+	y.segment = append(y.segment[:0], c.segment(slot)...)
+	o.ref(at, slot, len(o.buf)-at)
+	s.follows(slot, begin-s.begin)
 }
 
 // tail refers to what overlaps the last segment, if the block ends as the flow did last time. The cache is locked.
