@@ -5,6 +5,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -63,7 +64,7 @@ func replace(path string, contents []byte, room int64, durable bool) (*os.File, 
 		err = f.Sync()
 	}
 	if err == nil {
-		err = os.Rename(temp, path)
+		err = rename(temp, path)
 	}
 	if err == nil && durable {
 		err = syncDir(filepath.Dir(path))
@@ -74,6 +75,17 @@ func replace(path string, contents []byte, room int64, durable bool) (*os.File, 
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return f, nil
+}
+
+// rename puts a file in the place of whatever is there, be it a directory.
+func rename(from, to string) error {
+	err := os.Rename(from, to)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		if err = os.RemoveAll(to); err == nil {
+			err = os.Rename(from, to)
+		}
+	}
+	return err
 }
 
 func syncDir(path string) error {
@@ -191,19 +203,7 @@ func load(dir string, boot bootID) (s state, note *state, err error) {
 var maxStateBytes = int64(stateFixed + maxName + 8 + 2*16*spansFor(maxRing))
 
 func loadFile(path string, changes bool) (state, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return state{}, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return state{}, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > 3*maxStateBytes {
-		return state{}, fmt.Errorf("%s: %w", path, errDamaged)
-	}
-	b, err := os.ReadFile(path)
+	b, err := readFile(path, 3*maxStateBytes)
 	if err != nil {
 		return state{}, err
 	}
@@ -215,4 +215,24 @@ func loadFile(path string, changes bool) (state, error) {
 		s.replay(rest, check)
 	}
 	return s, nil
+}
+
+// readFile reads a regular file of at most so many bytes.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("%s is a link: %w", path, errDamaged)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("%s: %w", path, errDamaged)
+	}
+	return io.ReadAll(io.LimitReader(f, most))
 }

@@ -42,7 +42,7 @@ func (t *indexTable) make(size int) []byte {
 		_, err = f.WriteAt(header(size, 0), 0)
 	}
 	if err == nil {
-		err = os.Rename(t.path+".new", t.path)
+		err = rename(t.path+".new", t.path)
 	}
 	if err != nil {
 		f.Close()

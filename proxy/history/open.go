@@ -81,7 +81,7 @@ func (l *log) take(dir string, from *fileSource, segment, size uint64) {
 // resume goes on with a log. note is what the file says that counts when the machine ends.
 func (l *log) resume(dir string, have state, note *state, segment, size uint64) error {
 	from, err := openRing(filepath.Join(dir, ringFile), segment, size, false)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
 		return errors.Join(errDamaged, err)
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,7 @@ func (d direction) String() string {
 // removeLog takes a log's files away, those that say what the others hold first.
 func removeLog(dir string) {
 	for _, name := range []string{liveFile, noteFile, ringFile, indexFile} {
-		_ = os.Remove(filepath.Join(dir, name))
+		_ = os.RemoveAll(filepath.Join(dir, name))
 	}
 	_ = os.RemoveAll(dir)
 }
@@ -82,7 +83,7 @@ func thisBoot() (id bootID) {
 func epochOf(dir string) (uint64, error) {
 	path := filepath.Join(dir, "epoch")
 	var epoch uint64
-	if b, err := os.ReadFile(path); err == nil && len(b) < 64 {
+	if b, err := readFile(path, 64); err == nil {
 		if n, _ := fmt.Sscanf(string(b), "%x\n", &epoch); n == 1 && epoch != 0 {
 			return epoch, nil
 		}
@@ -93,6 +94,22 @@ func epochOf(dir string) (uint64, error) {
 		return epoch, err
 	}
 	return epoch, f.Close()
+}
+
+// DiskUsage returns the bytes that the files in a directory of histories take on the disk.
+func DiskUsage(directory string) (bytes int64, err error) {
+	err = filepath.WalkDir(directory, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		bytes += st.Blocks * 512
+		return nil
+	})
+	return bytes, err
 }
 
 // ErrInUse says that another agent keeps its histories in the directory.
