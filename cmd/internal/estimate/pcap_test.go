@@ -17,7 +17,7 @@ import (
 
 // pcap writes a capture packet by packet.
 type pcap struct {
-	t     *testing.T
+	t     testing.TB
 	path  string
 	write func(gopacket.CaptureInfo, []byte) error
 	done  func()
@@ -25,7 +25,7 @@ type pcap struct {
 	snap  int // bytes kept of each packet; 0: all
 }
 
-func newPcap(t *testing.T, name string) *pcap {
+func newPcap(t testing.TB, name string) *pcap {
 	t.Helper()
 	p := &pcap{t: t, path: filepath.Join(t.TempDir(), name), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	f, err := os.Create(p.path)

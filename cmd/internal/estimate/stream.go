@@ -39,6 +39,10 @@ type half struct {
 	spot  int       // in lanes
 	used  uint64    // when the lane was used last
 	bytes uint64
+
+	next  reassembly.Sequence // of the next byte
+	acked reassembly.Sequence // what the other end has said it has; -1: nothing
+	fin   bool
 }
 
 // New is of reassembly.StreamFactory: a connection that was not seen before. The client is who sent the SYN; if that is not in the
@@ -51,7 +55,7 @@ func (c *capturing) New(network, transport gopacket.Flow, tcp *layers.TCP, _ rea
 		s.client, s.server = to, from
 	}
 	for i := range s.halves {
-		s.halves[i] = half{s: s, dir: i, spot: -1}
+		s.halves[i] = half{s: s, dir: i, spot: -1, acked: -1}
 	}
 	return s
 }
@@ -61,12 +65,29 @@ func endpoint(address gopacket.Endpoint, port layers.TCPPort) netip.AddrPort {
 	return netip.AddrPortFrom(a, uint16(port))
 }
 
+// index is the half of a direction as the assembler calls it: by the first packet.
+func (s *stream) index(dir reassembly.TCPFlowDirection) int {
+	if (dir == reassembly.TCPDirServerToClient) != s.swapped {
+		return fromServer
+	}
+	return fromClient
+}
+
 // Accept is of reassembly.Stream: it counts what the assembler does not, and lets connections that are older than the capture
 // begin with the first packet seen.
-func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection, next reassembly.Sequence, start *bool,
+func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, dir reassembly.TCPFlowDirection, next reassembly.Sequence, start *bool,
 	_ reassembly.AssemblerContext) bool {
+	h, other := &s.halves[s.index(dir)], &s.halves[1-s.index(dir)]
+	h.fin = h.fin || tcp.FIN
+	if tcp.ACK {
+		other.acked = reassembly.Sequence(tcp.Ack)
+	}
 	if next < 0 {
 		*start = true
+		h.next = reassembly.Sequence(tcp.Seq)
+		if tcp.SYN {
+			h.next = h.next.Add(1)
+		}
 		return true
 	}
 	if len(tcp.Payload) > 0 {
@@ -83,18 +104,12 @@ func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TC
 // ReassembledSG is of reassembly.Stream: the next bytes of a direction.
 func (s *stream) ReassembledSG(sg reassembly.ScatterGather, ac reassembly.AssemblerContext) {
 	dir, _, _, skipped := sg.Info()
-	if skipped > 0 {
-		s.c.Gaps++
-		s.c.GapBytes += uint64(skipped)
-		s.GapBytes += uint64(skipped)
-	}
+	h := &s.halves[s.index(dir)]
+	s.gap(skipped)
 	n, _ := sg.Lengths()
+	h.next = h.next.Add(max(skipped, 0) + n)
 	if n == 0 || s.c.err != nil {
 		return
-	}
-	i := fromClient
-	if (dir == reassembly.TCPDirServerToClient) != s.swapped {
-		i = fromServer
 	}
 	if !s.counted {
 		s.counted = true
@@ -103,15 +118,37 @@ func (s *stream) ReassembledSG(sg reassembly.ScatterGather, ac reassembly.Assemb
 		}
 	}
 	s.c.tcpBytes += uint64(n)
-	if err := s.halves[i].take(sg.Fetch(n), ac.GetCaptureInfo().Timestamp); err != nil {
+	if err := h.take(sg.Fetch(n), ac.GetCaptureInfo().Timestamp); err != nil {
 		s.c.err = fmt.Errorf("%v to %v: %w", s.client, s.server, err)
 	}
+}
+
+// gap counts bytes that the capture lacks.
+func (s *stream) gap(bytes int) {
+	if bytes > 0 {
+		s.c.Gaps++
+		s.c.GapBytes += uint64(bytes)
+		s.GapBytes += uint64(bytes)
+	}
+}
+
+// tail is how many bytes the other end has got after the last one that the capture has.
+func (h *half) tail() int {
+	if h.acked < 0 || h.bytes == 0 {
+		return 0
+	}
+	lacks := h.next.Difference(h.acked)
+	if h.fin {
+		lacks-- // a FIN has a number, too
+	}
+	return lacks
 }
 
 // ReassemblyComplete is of reassembly.Stream. The connection stays known for a while, so that packets that come late do not begin
 // another one.
 func (s *stream) ReassemblyComplete(reassembly.AssemblerContext) bool {
 	for i := range s.halves {
+		s.gap(s.halves[i].tail())
 		if err := s.halves[i].close(); err != nil && s.c.err == nil {
 			s.c.err = fmt.Errorf("%v to %v: %w", s.client, s.server, err)
 		}
