@@ -5,6 +5,9 @@ package native
 import (
 	"errors"
 	"fmt"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/history"
@@ -14,8 +17,11 @@ var errCheck = errors.New("the check does not fit")
 
 // A Decoder turns the blocks of one leg into bytes again. It belongs to one goroutine.
 type Decoder struct {
-	log    *history.Receiver // nil: no history
-	unzip  inflater
+	log *history.Receiver // nil: no history
+
+	mu     sync.Mutex // guards all below: Rest comes from other goroutines
+	unzip  unpacker
+	tail   tail
 	next   uint64 // number of the next block
 	asking bool
 	placed bool
@@ -25,6 +31,8 @@ type Decoder struct {
 	out    []byte
 	lits   []byte
 	ops    []op
+	hash   xxhash.Digest
+	hashed int // bytes of out that are in hash
 }
 
 // NewDecoder makes a decoder for a leg that carries a flow of this group. Without logs (nil) it follows no references.
@@ -39,23 +47,36 @@ func NewDecoder(r *history.Receivers, group string) *Decoder {
 // Decoded returns the number of blocks decoded and stored so far: what to acknowledge.
 func (d *Decoder) Decoded() uint64 { return d.next }
 
-// Rest does nothing yet.
-func (d *Decoder) Rest() {}
+// Rest gives back what the decoder can build again, because the flow is idle. It may be called from any goroutine.
+func (d *Decoder) Rest() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shrink()
+}
+
+func (d *Decoder) shrink() {
+	d.unzip.rest()
+	d.out, d.lits, d.ops = nil, nil, nil
+}
 
 // Close gives back what the decoder holds.
 func (d *Decoder) Close() {
-	d.unzip.close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shrink()
+	d.tail = tail{}
 	if d.log != nil {
 		d.log.Close()
 		d.log = nil
 	}
-	d.out, d.lits, d.ops = nil, nil, nil
 }
 
 // Decode returns the bytes of the next block, which are valid until the next call. With an *codec.AskError the caller asks the
 // peer for the block and goes on: payloads that cannot be used until it has come are dropped (nil, nil). After any other
 // error the flow has to be reset.
 func (d *Decoder) Decode(payload []byte) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(payload) == 0 || len(payload) > codec.MaxPayload {
 		return nil, fmt.Errorf("payload of %d bytes: %w", len(payload), errFormat)
 	}
@@ -67,7 +88,7 @@ func (d *Decoder) Decode(payload []byte) ([]byte, error) {
 		return nil, err
 	}
 	data, err := d.build(b)
-	if err == nil && !checkFits(b.check, b.place.check(data)) {
+	if err == nil && !checkFits(b.check, b.place.mix(d.sum())) {
 		err = errCheck
 	}
 	if err != nil {
@@ -89,7 +110,8 @@ func (d *Decoder) Decode(payload []byte) ([]byte, error) {
 type block struct {
 	place   place
 	restart bool
-	zstd    bool
+	form    form
+	prime   int // bytes that prime the stream that begins
 	n       int // raw bytes
 	refs    int // of them, referred to
 	lits    []byte
@@ -106,8 +128,8 @@ func (b *block) retire(err error) bool {
 func (d *Decoder) parse(payload []byte) (b block, err error) {
 	flags, r := payload[0], reader{b: payload[1:]}
 	b.place.number, b.place.recorded = d.next, flags&flagRecorded != 0
-	b.restart, b.zstd = flags&flagRestart != 0, flags&flagZstd != 0
-	if flags&^flagsKnown != 0 || b.restart && (flags&flagRaw == 0 || flags&(flagGap|flagZstd|flagOps) != 0) {
+	b.restart, b.form = flags&flagRestart != 0, formOf(flags)
+	if b.form >= forms || b.restart && (b.form != formRaw || flags&(flagGap|flagOps) != 0) {
 		return b, fmt.Errorf("flags %#x: %w", flags, errFormat)
 	}
 	if b.restart {
@@ -115,6 +137,7 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 			return b, fmt.Errorf("restart of block %d instead of %d: %w", n, d.next, errFormat)
 		}
 		d.unzip.live, d.placed = false, false
+		d.tail.clear()
 	}
 	d.parsePlace(&r, flags, &b.place)
 	b.n = r.size(codec.MaxBlock)
@@ -123,6 +146,9 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 		r.bad = r.bad || d.end > history.MaxPos || !d.placed
 	}
 	d.parseOps(&r, flags, &b)
+	if b.form.fresh() {
+		b.prime = r.size(d.tail.len())
+	}
 	b.place.refers = b.refs > 0
 	size := checkSize(b.n, b.restart)
 	if r.bad || b.n == 0 || len(r.b) < size {
@@ -130,12 +156,11 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 	}
 	b.lits, b.check = r.b[:len(r.b)-size], r.b[len(r.b)-size:]
 	lits := b.n - b.refs
-	form := flags & (flagRaw | flagZstd)
 	switch {
 	case b.refs > 0 && !d.placed,
-		lits == 0 && (form != 0 || len(b.lits) != 0),
-		lits > 0 && form != flagRaw && form != flagZstd,
-		form == flagRaw && len(b.lits) != lits:
+		(lits == 0) != (b.form == formNone),
+		lits == 0 && len(b.lits) != 0,
+		b.form == formRaw && len(b.lits) != lits:
 		return b, fmt.Errorf("literals of block %d: %w", d.next, errFormat)
 	}
 	return b, nil
@@ -162,7 +187,7 @@ func (d *Decoder) parsePlace(r *reader, flags byte, p *place) {
 func (d *Decoder) parseOps(r *reader, flags byte, b *block) {
 	d.ops = d.ops[:0]
 	if flags&flagOps == 0 {
-		if flags&(flagRaw|flagZstd) != 0 {
+		if b.form != formNone {
 			d.ops = append(d.ops, op{lit: b.n})
 			return
 		}
@@ -195,37 +220,82 @@ func (d *Decoder) parseRef(r *reader, n int) uint64 {
 // build makes the block's bytes in d.out.
 func (d *Decoder) build(b block) ([]byte, error) {
 	d.out = sized(d.out, b.n)
+	d.hash.Reset()
+	d.hashed = 0
 	lits := b.lits
-	if b.zstd {
+	if b.form.packed() {
 		whole := d.out
 		if b.refs > 0 {
 			d.lits = sized(d.lits, b.n-b.refs)
 			whole = d.lits
 		}
-		if err := d.unzip.take(whole, b.lits); err != nil {
+		if err := d.unpack(whole, b); err != nil {
 			return nil, err
 		}
-		if lits = whole; b.refs == 0 {
-			return d.out, nil
+		lits = whole
+	}
+	if !b.restart {
+		d.tail.add(lits)
+	}
+	if b.form.packed() && b.refs == 0 {
+		return d.out, nil
+	}
+	return d.out, d.join(b, lits)
+}
+
+// unpack fills dst with the next part of the stream, which may begin with it.
+func (d *Decoder) unpack(dst []byte, b block) error {
+	if b.form.fresh() {
+		var prime []byte
+		if b.prime > 0 {
+			prime = d.tail.last(b.prime)
+		}
+		if err := d.unzip.begin(b.form.stage(), prime); err != nil {
+			return err
 		}
 	}
+	return d.unzip.take(dst, b.lits, b.form.stage(), b.form == formShort)
+}
+
+// join puts literals and what the history holds together. It hashes the bytes while they are in the processor's near caches.
+func (d *Decoder) join(b block, lits []byte) error {
 	at := 0
 	for _, o := range d.ops {
 		copy(d.out[at:at+o.lit], lits)
 		lits = lits[o.lit:]
 		at += o.lit
-		if o.n == 0 {
-			continue
+		if o.n > 0 && d.log == nil {
+			return history.ErrGeneration
 		}
-		if d.log == nil {
-			return nil, history.ErrGeneration
+		for end := at + o.n; at < end; {
+			n := min(end-at, joinStride)
+			if err := d.log.Read(b.place.generation, o.pos, d.out[at:at+n]); err != nil {
+				return err
+			}
+			o.pos += uint64(n)
+			if at += n; at-d.hashed >= joinStride/2 {
+				d.digest(at)
+			}
 		}
-		if err := d.log.Read(b.place.generation, o.pos, d.out[at:at+o.n]); err != nil {
-			return nil, err
-		}
-		at += o.n
 	}
-	return d.out, nil
+	return nil
+}
+
+// joinStride is how many bytes are copied before they are hashed.
+const joinStride = 64 << 10
+
+func (d *Decoder) digest(to int) {
+	_, _ = d.hash.Write(d.out[d.hashed:to])
+	d.hashed = to
+}
+
+// sum returns the hash of the whole block.
+func (d *Decoder) sum() uint64 {
+	if d.hashed == 0 {
+		return xxhash.Sum64(d.out)
+	}
+	d.digest(len(d.out))
+	return d.hash.Sum64()
 }
 
 // sized returns a slice of n bytes, in b if that is large enough.

@@ -5,14 +5,15 @@
 // A leg (connection) has one Encoder and one Decoder at each end; blocks of one direction are numbered from 0 and arrive
 // reliably and in order. The payload of a block is
 //
-//	flags       1 byte, see below
+//	flags       1 byte, see below; its upper three bits are the form of the literals
 //	number      uvarint: the block's number; only with flagRestart
 //	generation  8 bytes little endian; only with flagPlace
 //	position    uvarint: the block's, or if it is not recorded, where the log ends; only with flagPlace
 //	gap         uvarint: bytes from the end of the leg's last recorded block, or from position; only with flagGap
 //	length      uvarint: raw bytes
 //	operations  literal length, then, unless the block is full, reference length and reference; and so on until it is full
-//	literals    all literal bytes of the block, raw or as the next part of the leg's zstd stream
+//	prime       uvarint: bytes; only with a form that begins a compressed stream
+//	literals    all literal bytes of the block, raw or as the next part of the leg's compressed stream
 //	check       8 bytes, or 4 if the block is shorter than 512 bytes and no restart
 //
 // A reference is a zigzag varint: the distance from the end of the leg's last reference, or, with flagPlace, from
@@ -20,7 +21,13 @@
 // check is xxhash64 of the raw bytes, mixed with the block's number and place, so that a block that is put in the wrong
 // place is found out too.
 //
+// Literals go through one compressed stream, zstd or raw deflate, which is flushed with each block. Of a deflate stream the four
+// bytes that end each flush are left out, of a zstd stream, with formShort, the header of the only block. The stream begins anew
+// at the sender's will: because it was given up while the flow was idle, or because more or less effort is to be spent. Then
+// it is primed with the last bytes of the flow that were literals, as many as prime says, which both ends keep: as a
+// raw dictionary, number 1 in zstd's terms, or as deflate's preset window. A zstd stream looks back 8 MiB at most.
+//
 // A decoder that cannot make a block asks for it. It drops all that follows until the block comes again as a restart:
-// raw, with nothing referred to. The encoder sends all later blocks again in this way, and then goes on as usual; the zstd
-// stream begins anew.
+// raw, with nothing referred to. The encoder sends all later blocks again in this way, and then goes on as usual; the
+// compressed stream begins anew, and no literals before that prime it.
 package native

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
@@ -28,7 +29,10 @@ type Encoder struct {
 
 	work      sync.Mutex // held while a block is encoded or sent again
 	match     matcher
-	zip       deflater
+	zip       packer
+	packed    time.Time // when something was last packed
+	tail      tail
+	effort    atomic.Uint32
 	sniff     sniff.Sniffer
 	probe     sniff.Backoff
 	lits      []byte
@@ -63,7 +67,8 @@ type sent struct {
 
 // NewEncoder makes an encoder for a leg. Without a log (nil) it only compresses.
 func NewEncoder(s *history.Sender, opt Options) *Encoder {
-	e := &Encoder{opt: opt}
+	e := &Encoder{opt: opt, zip: packer{stage: opt.Stage}}
+	e.effort.Store(uint32(codec.EffortDefault))
 	if s != nil {
 		e.leg = s.Leg()
 		e.match.leg, e.match.log, e.match.fresh = e.leg, s, true
@@ -80,7 +85,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	}
 	number := e.next()
 	b := outgoing{src: src}
-	if e.leg != nil && !e.encrypted.Load() {
+	if e.leg != nil && !e.encrypted.Load() && e.level() > codec.EffortRaw {
 		e.refer(&b)
 	} else {
 		e.match.skip(src)
@@ -107,7 +112,7 @@ type outgoing struct {
 	pinned bool
 	ops    []op // nil: all literals
 	refs   int  // bytes in references
-	zipped bool // literals went through the zstd stream
+	form   form
 }
 
 // refer finds what of a block the peer holds, and records the block unless nothing is gained by that: a block that only
@@ -158,13 +163,9 @@ func (e *Encoder) payload(dst []byte, b *outgoing) []byte {
 		dst, lits = e.appendOps(dst, b)
 	}
 	if len(lits) > 0 {
-		if dst, b.zipped = e.appendLiterals(dst, lits); b.zipped {
-			flags |= flagZstd
-		} else {
-			flags |= flagRaw
-		}
+		dst, b.form = e.appendLiterals(dst, lits)
 	}
-	dst[start] = flags
+	dst[start] = flags | byte(b.form)<<formShift
 	return dst
 }
 
@@ -195,22 +196,11 @@ func (e *Encoder) appendOps(dst []byte, b *outgoing) (_, lits []byte) {
 	return dst, lits
 }
 
-// appendLiterals appends literals, compressed where that promises to pay.
-func (e *Encoder) appendLiterals(dst, lits []byte) (_ []byte, zipped bool) {
-	if e.opt.Stage == codec.StageNone || e.encrypted.Load() || !e.probe.Try(len(lits)) {
-		return append(dst, lits...), false
-	}
-	start := len(dst)
-	dst = e.zip.add(dst, lits)
-	e.probe.Result(len(lits), len(dst)-start)
-	return dst, true
-}
-
 // keep notes a block as sent, with its bytes if they may be asked for and are not in the log.
 func (e *Encoder) keep(o *outgoing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b := sent{n: len(o.src), gen: o.place.generation, pinned: o.pinned, askable: o.zipped || o.place.refers || o.place.recorded}
+	b := sent{n: len(o.src), gen: o.place.generation, pinned: o.pinned, askable: o.form.packed() || o.place.refers || o.place.recorded}
 	if b.askable {
 		e.askable++
 	}
@@ -271,12 +261,6 @@ func (e *Encoder) at(number uint64) (sent, bool) {
 	return e.blocks[e.done+int(number-e.first)], true
 }
 
-// SetEffort does nothing yet.
-func (e *Encoder) SetEffort(codec.Effort) {}
-
-// Rest does nothing yet.
-func (e *Encoder) Rest() {}
-
 // Unacked returns the raw bytes that are not acknowledged.
 func (e *Encoder) Unacked() int {
 	e.mu.Lock()
@@ -315,7 +299,8 @@ func (e *Encoder) Close() {
 	if e.leg != nil {
 		e.leg.Close()
 	}
-	e.zip.close()
+	e.shrink()
+	e.tail = tail{}
 	e.blocks, e.done, e.spare, e.unacked = nil, 0, nil, 0
 }
 

@@ -8,25 +8,60 @@ import (
 	"math/bits"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 const (
-	shortBlock = 512       // bytes; below it the check has 32 bits
-	minMatch   = 32        // bytes that are worth a reference
-	window     = 256 << 10 // bytes that the zstd stream looks back: more costs memory and gains nothing at this level
+	shortBlock = 512 // bytes; below it the check has 32 bits
+	minMatch   = 32  // bytes that are worth a reference
 )
 
-// Flags of a block.
+// Flags of a block. The upper three bits are the form of its literals.
 const (
 	flagRecorded = 1 << iota // the block is part of the history and has a position
 	flagPlace                // generation and position follow
 	flagGap                  // a gap follows; else the position is the end of the leg's last recorded block
-	flagRaw                  // the literals are raw
-	flagZstd                 // the literals are compressed
 	flagOps                  // operations follow
 	flagRestart              // the answer to an ask
-	flagsKnown   = 1<<iota - 1
+	formShift    = iota
 )
+
+// A form says what a block's literals are.
+type form byte
+
+const (
+	formNone    form = iota // there are none
+	formRaw                 // the bytes
+	formZstd                // the next part of the leg's zstd stream
+	formShort               // the same, where that is one compressed block, without the block's header
+	formZstdNew             // the first part of a zstd stream, behind the number of bytes that prime it
+	formZlib                // the next part of the leg's deflate stream
+	formZlibNew             // the first part of a deflate stream, behind the number of bytes that prime it
+	forms
+)
+
+func formOf(flags byte) form { return form(flags >> formShift) }
+
+// packed tells whether literals are part of a stream, fresh whether they begin it.
+func (f form) packed() bool { return f >= formZstd && f < forms }
+func (f form) fresh() bool  { return f == formZstdNew || f == formZlibNew }
+
+// begins returns the form of a part that begins the stream.
+func (f form) begins() form {
+	if f == formZlib {
+		return formZlibNew
+	}
+	return formZstdNew
+}
+
+// stage returns what packed the literals.
+func (f form) stage() codec.Stage {
+	if f >= formZlib {
+		return codec.Zlib
+	}
+	return codec.Zstd
+}
 
 var errFormat = errors.New("malformed block")
 

@@ -101,6 +101,11 @@ func (m *matcher) skip(src []byte) {
 	m.end()
 }
 
+// shrink gives back what is made again when it is needed.
+func (m *matcher) shrink() {
+	m.src, m.ops, m.samples, m.cands, m.inserted = nil, nil, nil, nil, nil
+}
+
 // digest hashes the block up to an offset, if that is not done.
 func (m *matcher) digest(to int) {
 	if to > m.hashed {

@@ -31,6 +31,7 @@ func (e *Encoder) Resend(ask codec.Ask, emit func(payload []byte) error) error {
 	}
 	// Both ends begin anew: the zstd stream, and what positions are relative to.
 	e.zip.live, e.placed, e.match.next = false, false, 0
+	e.tail.clear()
 	var buf []byte
 	for {
 		payload, err := e.restart(buf[:0], block)
@@ -61,7 +62,7 @@ func (e *Encoder) restart(dst []byte, block uint64) ([]byte, error) {
 		return nil, fmt.Errorf("resending block %d: %w", block, errNotHeld)
 	}
 	pl := place{number: block}
-	flags := byte(flagRaw | flagRestart)
+	flags := byte(formRaw)<<formShift | flagRestart
 	start := len(dst)
 	dst = append(dst, 0)
 	dst = binary.AppendUvarint(dst, block)

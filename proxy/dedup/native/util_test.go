@@ -68,6 +68,7 @@ func (l *leg) receive(t testing.TB, payload, want []byte) {
 	var ask *codec.AskError
 	if errors.As(err, &ask) {
 		l.asks++
+		t.Logf("ask: %v", ask)
 		err = l.enc.Resend(ask.Ask, func(p []byte) (err error) {
 			l.wire += len(p)
 			got, err = l.dec.Decode(p)
