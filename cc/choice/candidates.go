@@ -34,10 +34,6 @@ var noise = []string{"bbr"}
 
 func ignoresLoss(name string) bool { return slices.Contains(noise, family(name)) }
 
-// keepsBaseRTT names those that measure the queue against the least round trip that a flow has seen: a path that has become
-// longer looks like a queue to them until they are begun anew.
-var keepsBaseRTT = []string{"illinois", "yeah", "veno", "vegas", "htcp", "lp"}
-
 // noLoss is the order where no loss has told anything.
 var noLoss = []string{"illinois", "bic", "cubic", "yeah", "htcp", "highspeed", "veno", "westwood", "hybla", "reno", "vegas", "lp"}
 

@@ -4,6 +4,7 @@ package choice
 
 import (
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -126,6 +127,43 @@ func TestALongerPath(t *testing.T) {
 		}
 		if d := chosen(t, c); d.Renewals != 1 || d.Changes != 0 {
 			t.Errorf("loss %g: %+v", loss, d)
+		}
+	}
+}
+
+// Where a queue made round trips as long before, it takes longer to tell.
+func TestALongerPathWithinItsQueue(t *testing.T) {
+	c := New(Options{Candidates: []string{"tl_illinois", "tl_cubic"}})
+	n := newNetwork(40, 50*time.Millisecond, 1, 0)
+	_, at := n.run(c, begin, 10)
+	n.rtt, n.loss = 80*time.Millisecond, 5e-3
+	changes, _ := n.run(c, at, 60)
+	if len(changes) != 1 || changes[0].Old != changes[0].New || changes[0].At.Sub(at) < surelySeconds*time.Second || changes[0].At.Sub(at) > 12*time.Second {
+		t.Errorf("changes: %+v", changes)
+	}
+}
+
+// Beside another flow a queue stands for long and the rate is a part of what it was: that path is no longer one.
+func TestSharedPath(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(1, seed))
+		c := New(Options{Candidates: DefaultCandidates})
+		f := Flow{Cookie: 1, Path: here, MSSBytes: packetBytes, Congestion: "tl_illinois", RTTMinUs: 20_000}
+		for i := range 120 {
+			at := begin.Add(time.Duration(i) * time.Second)
+			share := 0.3 + 0.3*rng.Float64()
+			if i < 3 {
+				share = 1
+			}
+			f.SRTTUs, f.DeliveredBps = uint32(28_000+12_000*rng.Float64()), uint64(share*5e6)
+			f.BytesAcked, f.SegsOut, f.Age = f.BytesAcked+uint64(share*5e6), f.SegsOut+uint32(share*3400), f.Age+time.Second
+			if i%4 == 0 {
+				f.Retransmits++
+				c.Lost(Loss{Cookie: 1, Path: here, At: at, SRTTUs: 39_900, RTTMinUs: 20_000, CwndPackets: 60, DeliveredBps: f.DeliveredBps})
+			}
+			if ch := c.Tick(at, []Flow{f}); ch != nil {
+				t.Fatalf("seed %d: %+v", seed, ch)
+			}
 		}
 	}
 }

@@ -4,19 +4,23 @@ package choice
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
 // What a path looks like that has become longer: no round trip of the last seconds came near the least that its flows know of,
-// they hardly differ among each other, as they would if a queue filled and was drained, the link is not busy, as a queue
-// would keep it, and losses are not more than noise.
+// they hardly differ, as they would if a queue filled and was drained, the link is not busy, as a queue would keep it, and
+// losses are not more than noise. Flows that share a link look like that for a while too, each with its part of the rate: so it takes
+// longer where the queue is known to hold as much.
 const (
-	longerSeconds = 3
 	longerRTT     = 1.2 // of the least known
-	longerAlike   = 1.1
 	longerShare   = 0.8 // of the highest rate lately, at most
 	longerLoss    = 0.02
+	longerSeen    = 1.05 // of the longest round trip lately
+	longerSeconds = 3
+	longerAlike   = 1.1
+	// Where round trips were as long before.
+	surelySeconds = 6
+	surelyAlike   = 1.05
 )
 
 // renewEvery bounds beginning anew: twice as long after each time within flapWindow, up to maxHold.
@@ -25,10 +29,33 @@ const renewEvery = 30 * time.Second
 // longer says whether the path is, at some time, longer than the least round trip that a flow knows of, and gives the least of the
 // last seconds.
 func (p *path) longer(at time.Time, knownUs uint32) (leastUs uint32, is bool) {
-	s := p.span(longerSeconds, at.Add(-baseAge))
-	return s.srttMinUs, s.seconds >= longerSeconds && float64(s.srttMinUs) > longerRTT*float64(max(knownUs, p.renewedUs)) &&
-		float64(s.srttMaxUs) < longerAlike*float64(s.srttMinUs) && s.goodputBps < longerShare*float64(p.rate()) &&
-		s.lossRate() < longerLoss
+	known := float64(max(knownUs, p.renewedUs))
+	looks := func(seconds int, alike float64) (span, bool) {
+		s := p.span(seconds, at.Add(-time.Duration(seconds+1)*time.Second))
+		least := float64(s.srttMinUs)
+		return s, s.seconds == seconds && least > longerRTT*known && float64(s.srttMaxUs) < alike*least &&
+			s.goodputBps < longerShare*float64(p.rate()) && s.lossRate() < longerLoss
+	}
+	s, is := looks(longerSeconds, longerAlike)
+	if is && float64(s.srttMinUs) < longerSeen*float64(p.longestUs(s.from)) {
+		_, is = looks(surelySeconds, surelyAlike)
+	}
+	return s.srttMinUs, is
+}
+
+// longestUs is the longest round trip that was seen before a time, lately.
+func (p *path) longestUs(before time.Time) (us uint32) {
+	for i := range p.seconds {
+		if s := &p.seconds[i]; !s.at.After(before) {
+			us = max(us, s.srttMaxUs)
+		}
+	}
+	for i := range p.losses {
+		if l := &p.losses[i]; l.At.Before(before) {
+			us = max(us, l.SRTTUs)
+		}
+	}
+	return us
 }
 
 // floorUs is the round trip of a path that has become longer; 0: it has not.
@@ -68,14 +95,14 @@ func (p *path) baseUs(l Loss) uint32 {
 }
 
 // renew has flows begin anew on a path that has become longer than they believe: an algorithm that measures the queue against
-// the least round trip ever seen would yield for ever to a queue that is none, and one that grows slowly would take minutes to
-// what the path holds now. That is no change of mind, and so neither held up nor counted as one.
+// the least round trip ever seen would yield for ever to a queue that is none, and any would take long to what the path holds
+// now. That is no change of mind, and so neither held up nor counted as one. What ignores losses looks for the length itself.
 func (p *path) renew(now time.Time) (ch Change, ok bool) {
 	hold := renewEvery
 	if now.Sub(p.renewed) < flapWindow {
 		hold = p.renewHold
 	}
-	if !slices.Contains(keepsBaseRTT, family(p.chosen)) || now.Sub(p.renewed) < hold || now.Sub(p.since) < baseAge {
+	if ignoresLoss(p.chosen) || now.Sub(p.renewed) < hold || now.Sub(p.since) < baseAge {
 		return ch, false
 	}
 	knownUs := p.seconds[len(p.seconds)-1].rttMinUs

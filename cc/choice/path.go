@@ -149,6 +149,7 @@ func (p *path) lost(l Loss) {
 
 // span sums up the latest seconds in bulk under what is chosen, n at most, since some time.
 type span struct {
+	from                  time.Time // when the first of them began
 	seconds               int
 	goodputBps            float64
 	segments, retransmits uint64
@@ -168,6 +169,7 @@ func (p *path) span(n int, since time.Time) span {
 			continue
 		}
 		o.seconds++
+		o.from = s.at.Add(-s.took)
 		bytes += float64(s.bytes)
 		took += s.took.Seconds()
 		o.segments += s.segments
