@@ -106,6 +106,7 @@ type Config struct {
 type Timeouts struct {
 	Handshake time.Duration // TLS and HELLO of an accepted connection; 5 s
 	Leg       time.Duration // dialling a leg; 3 s
+	Turn      time.Duration // for a connection's turn to have a leg dialled, when many come at once; 15 s
 	Open      time.Duration // the peer's answer to OPEN, besides the round trip; 3 s
 	Dial      time.Duration // the far agent's dial of a destination; 2.5 s
 	Ping      time.Duration // between pings; 1 s
@@ -117,6 +118,7 @@ type Timeouts struct {
 	Ask       time.Duration // for the answer to an ASK; 10 s
 	AckDelay  time.Duration // an ACK waits for company; 5 ms
 	Splice    time.Duration // an application's end stays in the sockmap; 2 s
+	Rest      time.Duration // a flow without traffic gives up what its codec can build again; 10 s
 }
 
 func (t *Timeouts) setDefaults() {
@@ -124,11 +126,11 @@ func (t *Timeouts) setDefaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&t.Handshake, 5 * time.Second}, {&t.Leg, 3 * time.Second}, {&t.Open, 3 * time.Second},
+		{&t.Handshake, 5 * time.Second}, {&t.Leg, 3 * time.Second}, {&t.Turn, 15 * time.Second}, {&t.Open, 3 * time.Second},
 		{&t.Dial, 2500 * time.Millisecond}, {&t.Ping, time.Second}, {&t.Pong, 3 * time.Second},
 		{&t.Redial, 2 * time.Second}, {&t.Bypass, 30 * time.Second}, {&t.LegAge, 3 * time.Minute},
 		{&t.Finish, 10 * time.Second}, {&t.Ask, 10 * time.Second}, {&t.AckDelay, 5 * time.Millisecond},
-		{&t.Splice, 2 * time.Second},
+		{&t.Splice, 2 * time.Second}, {&t.Rest, 10 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

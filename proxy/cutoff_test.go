@@ -32,7 +32,7 @@ func TestAResetIsNoEndWhileWriting(t *testing.T) {
 					s.Write(answer)
 					select {
 					case <-written: // the client only reads now
-					case <-time.After(testkit.Wait(500 * time.Millisecond)):
+					case <-time.After(testkit.Wait(20 * time.Second)):
 					}
 					time.Sleep(20 * time.Millisecond)
 					abort(s)

@@ -64,7 +64,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		c.SetReadDeadline(time.Now().Add(testkit.Wait(5 * time.Second)))
+		c.SetReadDeadline(time.Now().Add(testkit.Wait(20 * time.Second)))
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("a client that nobody can accept saw %v, want a reset", err)
 		}
@@ -72,6 +72,6 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	give()
 	time.Sleep(testkit.Wait(200 * time.Millisecond)) // the last turning away may not be over
-	waitFor(t, "alive", 5*time.Second, w.near.Alive)
+	waitFor(t, "alive", 20*time.Second, w.near.Alive)
 	exchange("after")
 }

@@ -23,7 +23,7 @@ func TestALegIsClosedAfterEndOnly(t *testing.T) {
 	})
 	c := w.steer(dst)
 	var f *flow
-	waitFor(t, "the server's END", 5*time.Second, func() bool {
+	waitFor(t, "the server's END", 20*time.Second, func() bool {
 		w.near.mu.Lock()
 		defer w.near.mu.Unlock()
 		for _, f = range w.near.flows {
@@ -35,7 +35,7 @@ func TestALegIsClosedAfterEndOnly(t *testing.T) {
 	})
 	f.leg.writing.Lock() // END has to wait
 	c.CloseWrite()
-	waitFor(t, "END on its way", 5*time.Second, func() bool {
+	waitFor(t, "END on its way", 20*time.Second, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.endSent

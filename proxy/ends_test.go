@@ -121,7 +121,7 @@ func TestAResetAtOnceIsAReset(t *testing.T) {
 		c := w.steer(dst)
 		abort(c)
 	}
-	waitFor(t, "flows end", 5*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
+	waitFor(t, "flows end", 20*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
 	if clean.Load() != 0 || accepted.Load() > clients {
 		t.Errorf("of %d connections at the server, for %d of clients, %d ended cleanly", accepted.Load(), clients, clean.Load())
 	}

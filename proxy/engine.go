@@ -100,6 +100,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.wg.Go(func() { e.accept(l) })
 	}
 	peers := slices.Clone(e.peers)
+	e.wg.Go(func() { e.restFlows(e.ctx) })
 	e.mu.Unlock()
 	for _, p := range peers {
 		p.start(e.ctx)

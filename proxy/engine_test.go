@@ -84,7 +84,7 @@ func TestResetWithoutCredit(t *testing.T) {
 		if !isReset(err) {
 			t.Errorf("server saw %v", err)
 		}
-	case <-time.After(testkit.Wait(8 * time.Second)):
+	case <-time.After(testkit.Wait(20 * time.Second)):
 		t.Error("the server saw nothing")
 	}
 }
@@ -121,7 +121,7 @@ func TestDrain(t *testing.T) {
 	if err := w.far.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("drained with a live flow: %v", err)
 	}
-	waitFor(t, "near notices", 2*time.Second, func() bool { return !w.near.kernel.isUp(1) })
+	waitFor(t, "near notices", 20*time.Second, func() bool { return !w.near.kernel.isUp(1) })
 	go func() {
 		time.Sleep(100 * time.Millisecond)
 		c.CloseWrite()
@@ -178,7 +178,7 @@ func TestReconfigure(t *testing.T) {
 	if err := w.near.Reconfigure([]Peer{second, peer}, []Rule{{ID: 7, Name: "rule", PeerID: 2}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "peer up under its new id", 5*time.Second, func() bool { return w.near.kernel.isUp(2) && !w.near.kernel.isUp(1) })
+	waitFor(t, "peer up under its new id", 20*time.Second, func() bool { return w.near.kernel.isUp(2) && !w.near.kernel.isUp(1) })
 	if b, err := io.ReadAll(echoOnce(w)); err != nil || string(b) != "hello" {
 		t.Errorf("after the change: %q, %v", b, err)
 	}
@@ -214,7 +214,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	w.waitUp()
 	c = w.steer(dst)
-	waitFor(t, "refusal", 5*time.Second, func() bool { return w.near.kernel.bypassed(dst) == reason.NotAllowed })
+	waitFor(t, "refusal", 20*time.Second, func() bool { return w.near.kernel.bypassed(dst) == reason.NotAllowed })
 }
 
 func TestRuleOnLegs(t *testing.T) {
@@ -279,7 +279,7 @@ func TestNothingLeaks(t *testing.T) {
 			}
 			c.Close()
 		}
-		waitFor(t, "flows end", 10*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
+		waitFor(t, "flows end", 20*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
 		if n := w.far.kernel.owned(); n > 20 {
 			t.Errorf("%d sockets still entered", n)
 		}
@@ -294,7 +294,7 @@ func TestNothingLeaks(t *testing.T) {
 			}
 		}
 	})
-	waitFor(t, "goroutines end", 10*time.Second, func() bool { return runtime.NumGoroutine() <= goroutines })
+	waitFor(t, "goroutines end", 20*time.Second, func() bool { return runtime.NumGoroutine() <= goroutines })
 	if n := openFDs(t); n > fds {
 		t.Errorf("%d descriptors left", n-fds)
 	}

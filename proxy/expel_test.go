@@ -36,7 +36,7 @@ func TestARemovedPeerLosesItsAccess(t *testing.T) {
 			if got, err := io.ReadAll(live); err == nil {
 				t.Errorf("the removed peer's flow ended cleanly after %q", got)
 			}
-			waitFor(t, "the removed peer to notice", 5*time.Second, func() bool { return !w.near.kernel.isUp(1) })
+			waitFor(t, "the removed peer to notice", 20*time.Second, func() bool { return !w.near.kernel.isUp(1) })
 			if w.near.Peers()[0].LegsWarm != 0 {
 				t.Error("legs to the agent that removed us are still kept")
 			}
@@ -65,7 +65,7 @@ func TestARefusalCountsUnderItsReason(t *testing.T) {
 		c.CloseWrite() // or it would wait for more, where the refusal was faster than the byte
 		io.ReadAll(c)
 	}
-	waitFor(t, "the refusals to be counted", 5*time.Second, func() bool {
+	waitFor(t, "the refusals to be counted", 20*time.Second, func() bool {
 		return w.near.ReasonCounts()[reason.NotAllowed] == 2*each
 	})
 	for code, n := range w.near.ReasonCounts() {

@@ -22,10 +22,10 @@ const resetGrace = time.Second
 // flow is one connection of an application, at either agent: between its local socket (the application's at the near
 // agent, the server's at the far one) and its leg.
 //
-// Four goroutines serve it: the leg's reader (receive.go) decodes into the queue, deliver writes the queue to the local
-// socket, send (send.go) reads the local socket and writes the leg, and tell (tell.go) writes what must not wait behind
-// the others: ACK, ASK, RESET. The reader never writes and never waits for the application, so that the two ends cannot
-// lock each other up; credit bounds what it takes in.
+// Four goroutines serve it: the leg's reader (receive.go) decodes and hands over to the local socket (hand.go) what that
+// takes at once, deliver writes there what it does not, send (send.go) reads the local socket and writes the leg, and tell
+// (tell.go) writes what must not wait behind the others: ACK, ASK, RESET. The reader never writes the leg and never waits
+// for the application, so that the two ends cannot lock each other up; credit bounds what it takes in.
 //
 // The local socket ends in one of two ways: finish, after END in both directions and all delivered, or abort.
 type flow struct {
@@ -47,6 +47,7 @@ type flow struct {
 	count       counters
 	encReason   atomic.Uint32 // reason.Code of the encoder
 	effort      atomic.Uint32 // codec.Effort of the encoder
+	active      atomic.Int64  // when a block went either way last, in Unix nanoseconds
 
 	ctx    context.Context // ends when the flow fails
 	cancel context.CancelFunc
@@ -61,6 +62,10 @@ type flow struct {
 	sendEnd   chan struct{} // closed when send has returned
 	delivered chan struct{} // closed when deliver has returned
 
+	codecs  sync.Mutex   // held over Rest and Close of the codec
+	dropped bool         // the codec is closed
+	rested  atomic.Int64 // what active was when the codec began to rest
+
 	sending sync.Mutex // held over encoding and writing: blocks go out in the encoder's order
 
 	reading  sync.Mutex // held over a read of the local socket
@@ -68,6 +73,11 @@ type flow struct {
 	detached bool       // nothing is read any more
 
 	splice *time.Timer
+
+	// Of the leg's reader, for hand.
+	handing []byte
+	handed  int
+	handNow func(fd uintptr) // handSome, made once
 
 	mu        sync.Mutex
 	local     *sock
@@ -103,6 +113,9 @@ type receiver struct {
 	blocks       uint64
 	acked        uint64 // blocks that the peer knows of
 	ackedBytes   int64
+	ackTimer     *time.Timer // an ACK is due when it fires
+	ackArmed     bool
+	ackLate      bool      // it has fired
 	ask          *wire.Ask // to be sent
 	asking       *time.Timer
 	answered     bool // OPENED or REFUSED came
@@ -125,6 +138,8 @@ func (e *Engine) newFlow(p *peer, rule Rule, group string, spec codec.Spec, id u
 		finished: make(chan struct{}), legEnd: make(chan struct{}), readEnd: make(chan struct{}),
 		sendEnd: make(chan struct{}), delivered: make(chan struct{}),
 	}
+	f.handNow = f.handSome
+	f.active.Store(f.start.UnixNano())
 	f.ctx, f.cancel = context.WithCancel(e.ctx)
 	f.enc = p.memory.Encoder(spec, p.group(group))
 	f.dec = p.memory.Decoder(spec, group)
@@ -160,6 +175,9 @@ func (f *flow) begin(l *leg) bool {
 // drop gives back what a flow holds that did not begin.
 func (f *flow) drop() {
 	f.cancel()
+	f.codecs.Lock()
+	defer f.codecs.Unlock()
+	f.dropped = true
 	f.enc.Close()
 	f.dec.Close()
 }
@@ -192,6 +210,9 @@ func (f *flow) wait() {
 	grown := f.grown
 	f.grown = 0
 	f.stopAsking()
+	if f.ackTimer != nil {
+		f.ackTimer.Stop()
+	}
 	f.mu.Unlock()
 	f.e.budget.release(grown)
 	f.e.reasons.add(f.reason())

@@ -155,11 +155,11 @@ func TestResetByApplication(t *testing.T) {
 			if !errors.Is(err, unix.ECONNRESET) {
 				t.Fatalf("server saw %v", err)
 			}
-		case <-time.After(testkit.Wait(5 * time.Second)):
+		case <-time.After(testkit.Wait(20 * time.Second)):
 			t.Fatal("server saw nothing")
 		}
 	}
-	waitFor(t, "flows end", 5*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
+	waitFor(t, "flows end", 20*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
 }
 
 func TestResetByServer(t *testing.T) {
@@ -169,7 +169,7 @@ func TestResetByServer(t *testing.T) {
 		io.ReadFull(c, make([]byte, 5))
 		c.Write(data)
 		raw, _ := c.SyscallConn()
-		(&sock{TCPConn: c, raw: raw}).settle(testkit.Wait(5 * time.Second)) // a reset destroys what has not been sent
+		(&sock{TCPConn: c, raw: raw}).settle(testkit.Wait(20 * time.Second)) // a reset destroys what has not been sent
 		abort(c)
 	})
 	c := w.steer(dst)
@@ -260,7 +260,7 @@ func TestNotAllowed(t *testing.T) {
 	// Loopback is never reachable, even though `allow` says all.
 	local := serve(t, "127.0.0.1", echo)
 	w.steer(local)
-	waitFor(t, "refusal", 5*time.Second, func() bool { return w.near.kernel.bypassed(local) == reason.NotAllowed })
+	waitFor(t, "refusal", 20*time.Second, func() bool { return w.near.kernel.bypassed(local) == reason.NotAllowed })
 	if n := w.far.Peers()[0].FlowsAccepted; n != 0 {
 		t.Fatalf("%d destinations were dialled that are not allowed", n)
 	}
@@ -307,7 +307,7 @@ func TestInteractive(t *testing.T) {
 func TestManyFlows(t *testing.T) {
 	// All of them at once on a busy machine take their time.
 	long := testkit.Wait(time.Minute)
-	patient := Timeouts{Open: long, Leg: long, Dial: long, Pong: long}
+	patient := Timeouts{Handshake: long, Turn: long, Open: long, Leg: long, Dial: long, Pong: long}
 	w := newWorld(t, func(near, far *Config) { near.Timeouts, far.Timeouts = patient, patient })
 	dst := serve(t, serverAddr, echo)
 	flows := testkit.Count(1000, 100)
@@ -334,7 +334,7 @@ func TestManyFlows(t *testing.T) {
 	close(start)
 	wg.Wait()
 	t.Logf("%d flows in %v", flows, time.Since(began))
-	waitFor(t, "flows end", 15*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
+	waitFor(t, "flows end", 20*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
 	if n := w.far.Peers()[0].RawReceived; n < int64(flows)*20_000 {
 		t.Errorf("only %d bytes went through the peer", n)
 	}

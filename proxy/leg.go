@@ -72,8 +72,7 @@ func (p *peer) dialLeg(ctx context.Context, kind uint64, rcvbuf uint32) (*leg, e
 }
 
 func (e *Engine) newLeg(s *sock) *leg {
-	below := &coalescer{TCPConn: s.TCPConn, buffers: &e.buffers}
-	return &leg{e: e, sock: s, below: below, r: bufio.NewReader(nil), created: time.Now()}
+	return &leg{e: e, sock: s, below: newCoalescer(s, &e.buffers), r: bufio.NewReader(nil), created: time.Now()}
 }
 
 // greet does the dialling end's handshakes.
@@ -143,11 +142,18 @@ func (l *leg) send(t wire.Type, payload []byte) error {
 
 // write writes whole frames.
 func (l *leg) write(frames []byte) error {
+	_, err := l.writeTimed(frames)
+	return err
+}
+
+// writeTimed is write, and tells for how long the link took nothing.
+func (l *leg) writeTimed(frames []byte) (waited time.Duration, err error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	l.below.collect()
-	_, err := l.tls.Write(frames)
-	return errors.Join(err, l.below.flush())
+	l.below.collect(len(frames))
+	_, err = l.tls.Write(frames)
+	waited, flushed := l.below.flush()
+	return waited, errors.Join(err, flushed)
 }
 
 // take gives an idle leg to a handler; false if the leg died meanwhile.

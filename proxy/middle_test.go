@@ -132,6 +132,6 @@ func newMiddleWorld(t testing.TB, change func(near, far *Config)) (*world, *midd
 	w.far.run()
 	w.near.run()
 	w.waitUp()
-	waitFor(t, "warm legs", 5*time.Second, func() bool { return w.near.Peers()[0].LegsWarm > 0 })
+	waitFor(t, "warm legs", 20*time.Second, func() bool { return w.near.Peers()[0].LegsWarm > 0 })
 	return w, m
 }

@@ -109,7 +109,7 @@ func TestWrongKey(t *testing.T) {
 	} {
 		near := newAgent(t, c.name, Config{Peers: []Peer{{ID: 1, Name: "far", Address: address, Key: c.key}}, Rules: []Rule{{ID: 7, PeerID: 1}}})
 		near.run()
-		waitFor(t, c.said, 5*time.Second, func() bool { return strings.Contains(near.Peers()[0].Problem, c.said) })
+		waitFor(t, c.said, 20*time.Second, func() bool { return strings.Contains(near.Peers()[0].Problem, c.said) })
 		time.Sleep(400 * time.Millisecond)
 		if near.kernel.isUp(1) {
 			t.Errorf("%s: peer is up", c.name)
@@ -136,8 +136,8 @@ func TestVersionSkew(t *testing.T) {
 	w.far.protocol = wire.Major + 1
 	w.far.run()
 	w.near.run()
-	waitFor(t, "incompatible", 5*time.Second, func() bool { return w.near.Peers()[0].Reason == reason.Incompatible })
-	waitFor(t, "far's line", 5*time.Second, func() bool { return strings.Contains(w.far.logs.String(), "install the same version") })
+	waitFor(t, "incompatible", 20*time.Second, func() bool { return w.near.Peers()[0].Reason == reason.Incompatible })
+	waitFor(t, "far's line", 20*time.Second, func() bool { return strings.Contains(w.far.logs.String(), "install the same version") })
 	if w.near.kernel.isUp(1) {
 		t.Error("an incompatible peer is up")
 	}
@@ -232,14 +232,14 @@ func TestLegCut(t *testing.T) {
 		}
 		select {
 		case <-served:
-		case <-time.After(testkit.Wait(5 * time.Second)):
+		case <-time.After(testkit.Wait(20 * time.Second)):
 			if len(got) > 0 {
 				t.Fatalf("round %d: the server hangs", i)
 			}
 		}
 		m.limit.Store(0)
 		w.waitUp()
-		waitFor(t, "warm legs", 5*time.Second, func() bool { return w.near.Peers()[0].LegsWarm > 0 })
+		waitFor(t, "warm legs", 20*time.Second, func() bool { return w.near.Peers()[0].LegsWarm > 0 })
 	}
 }
 
@@ -255,7 +255,7 @@ func TestSilence(t *testing.T) {
 	m.hole.Store(true)
 	quiet, talking := w.steer(dst), w.steer(dst)
 	talking.Write([]byte("x"))
-	waitFor(t, "peer down", 3*time.Second, func() bool { return !w.near.kernel.isUp(1) })
+	waitFor(t, "peer down", 20*time.Second, func() bool { return !w.near.kernel.isUp(1) })
 	// Nothing was sent: it goes direct. Something was: a reset is left.
 	if b, err := io.ReadAll(io.LimitReader(quiet, 5)); err != nil || string(b) != "hello" {
 		t.Errorf("quiet: %q, %v", b, err)
@@ -281,10 +281,10 @@ func TestSilence(t *testing.T) {
 func TestPoolNoticesDeadLegs(t *testing.T) {
 	w, m := newMiddleWorld(t, func(near, _ *Config) { near.Timeouts.Ping = testkit.Wait(50 * time.Millisecond) })
 	full := func() bool { return w.near.Peers()[0].LegsWarm == w.near.cfg.WarmLegs }
-	waitFor(t, "full pool", 5*time.Second, full)
+	waitFor(t, "full pool", 20*time.Second, full)
 	m.cut(false)
-	waitFor(t, "empty pool", 5*time.Second, func() bool { return w.near.Peers()[0].LegsWarm == 0 })
-	waitFor(t, "pool full again", 5*time.Second, full)
+	waitFor(t, "empty pool", 20*time.Second, func() bool { return w.near.Peers()[0].LegsWarm == 0 })
+	waitFor(t, "pool full again", 20*time.Second, full)
 	if b, err := io.ReadAll(echoOnce(w)); err != nil || string(b) != "hello" {
 		t.Errorf("%q, %v", b, err)
 	}
@@ -303,9 +303,9 @@ func TestLegsAreRenewed(t *testing.T) {
 		}
 		return p.idle[0]
 	}
-	waitFor(t, "warm leg", 5*time.Second, func() bool { return first() != nil })
+	waitFor(t, "warm leg", 20*time.Second, func() bool { return first() != nil })
 	old := first()
-	waitFor(t, "another leg", 5*time.Second, func() bool { l := first(); return l != nil && l != old })
+	waitFor(t, "another leg", 20*time.Second, func() bool { l := first(); return l != nil && l != old })
 }
 
 // TestSilentStrangers: connections that say nothing do not keep the peer out.
@@ -320,9 +320,9 @@ func TestSilentStrangers(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	waitFor(t, "bound on handshakes", 2*time.Second, func() bool { return len(w.far.gate.places) == maxHandshakesFrom })
+	waitFor(t, "bound on handshakes", 20*time.Second, func() bool { return len(w.far.gate.places) == maxHandshakesFrom })
 	if b, err := io.ReadAll(echoOnce(w)); err != nil || string(b) != "hello" || w.far.Peers()[0].RawReceived == 0 {
 		t.Errorf("%q, %v, %d bytes through the peer", b, err, w.far.Peers()[0].RawReceived)
 	}
-	waitFor(t, "strangers gone", 6*time.Second, func() bool { return len(w.far.gate.places) == 0 })
+	waitFor(t, "strangers gone", 20*time.Second, func() bool { return len(w.far.gate.places) == 0 })
 }

@@ -15,9 +15,6 @@ import (
 // maxDials is how many legs are dialled to a peer at once. The accepting end takes more handshakes than that.
 const maxDials = 64
 
-// legWait is how long a connection waits for its turn when many come at once.
-const legWait = 15 * time.Second
-
 var errDown = errors.New("the peer is down")
 
 // maxWindows is for how many different windows legs are kept ready.
@@ -47,7 +44,7 @@ func (p *peer) popIdle(window uint32) *leg {
 }
 
 func (p *peer) freshLeg(ctx context.Context, window uint32, h handler) (*leg, error) {
-	wait, cancel := context.WithTimeout(ctx, legWait)
+	wait, cancel := context.WithTimeout(ctx, p.e.cfg.Timeouts.Turn)
 	defer cancel()
 	select {
 	case p.dials <- struct{}{}:

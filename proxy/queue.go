@@ -14,6 +14,7 @@ type queue struct {
 	mu     sync.Mutex
 	ready  sync.Cond
 	chunks [][]byte
+	busy   bool // a chunk is out
 	ended  bool // nothing follows the chunks
 	broken bool // nothing is given out any more
 }
@@ -44,6 +45,13 @@ func (q *queue) push(data []byte) {
 	q.ready.Signal()
 }
 
+// idle tells whether all that was pushed has been written: what is pushed next would be the next to be written.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.chunks) == 0 && !q.busy && !q.ended && !q.broken
+}
+
 // end says that nothing more will be pushed: pop gives what is left, then nil.
 func (q *queue) end() {
 	q.mu.Lock()
@@ -64,10 +72,12 @@ func (q *queue) abandon() {
 	q.ready.Broadcast()
 }
 
-// pop waits for a chunk, which the caller gives back to the buffers; nil at the end.
+// pop waits for a chunk, which the caller gives back to the buffers once it is written; nil at the end. It belongs to one
+// goroutine.
 func (q *queue) pop() []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.busy = false
 	for len(q.chunks) == 0 && !q.ended && !q.broken {
 		q.ready.Wait()
 	}
@@ -77,5 +87,6 @@ func (q *queue) pop() []byte {
 	chunk := q.chunks[0]
 	q.chunks[0] = nil
 	q.chunks = q.chunks[1:]
+	q.busy = true
 	return chunk
 }

@@ -35,7 +35,7 @@ func TestADownloadThatGainsNothingHasAReason(t *testing.T) {
 			}
 		}
 		c.Close()
-		waitFor(t, "the flow to end", 5*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
+		waitFor(t, "the flow to end", 20*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
 	}
 	if n := w.near.ReasonCounts()[reason.Incompressible]; n != 1 {
 		t.Errorf("counted %d times", n)

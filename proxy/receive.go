@@ -12,7 +12,7 @@ import (
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
-// frame takes a frame from the leg. It never writes and never waits. What breaks the protocol fails the flow; the leg is
+// frame takes a frame from the leg. It never waits, and never writes to the leg. What breaks the protocol fails the flow; the leg is
 // still read to its end, so that the RESET gets out.
 func (f *flow) frame(t wire.Type, payload []byte) error {
 	f.mu.Lock()
@@ -119,6 +119,7 @@ func (f *flow) takeData(payload []byte) error {
 	}
 	f.received += int64(len(data))
 	f.blocks = f.dec.Decoded()
+	f.active.Store(time.Now().UnixNano())
 	over := f.received > f.granted
 	f.mu.Unlock()
 	if over {
@@ -126,8 +127,8 @@ func (f *flow) takeData(payload []byte) error {
 	}
 	f.count.rawReceived.Add(int64(len(data)))
 	f.p.total.rawReceived.Add(int64(len(data)))
-	f.queue.push(data)
-	f.wake()
+	f.hand(data)
+	f.ackLater()
 	return nil
 }
 
@@ -165,8 +166,11 @@ func (f *flow) takeAck(m wire.Ack) {
 		f.starved = false
 		f.local.SetReadDeadline(past) // send is waiting on the socket
 	}
+	ended := f.endOut && f.endReceived // what is missing to the last word may be this
 	f.mu.Unlock()
-	f.wake()
+	if ended {
+		f.wake()
+	}
 }
 
 // closed is the end of the leg. It is a clean one only after END in both directions. After REFUSED it is expected, and what
@@ -186,70 +190,3 @@ func (f *flow) closed(err error) {
 // refused tells whether the peer has said that it does not carry the flow: what it said is the flow's reason then, whatever
 // becomes of the leg. The caller holds mu.
 func (f *flow) refused() bool { return f.answered && !f.opened }
-
-// deliver writes what was decoded to the local socket.
-func (f *flow) deliver() {
-	defer close(f.delivered)
-	for chunk := f.queue.pop(); chunk != nil; chunk = f.queue.pop() {
-		n, err := f.local.Write(chunk)
-		f.e.buffers.put(chunk)
-		if err != nil {
-			f.writeFailed(err)
-			return
-		}
-		f.wrote(n)
-	}
-	f.mu.Lock()
-	failed, both := f.failed, f.endOut
-	f.mu.Unlock()
-	if failed {
-		return
-	}
-	if !both { // else finishLocal closes the socket, so that nothing is read into how the other end answers its FIN
-		if err := f.local.CloseWrite(); err != nil {
-			f.writeFailed(err)
-			return
-		}
-	}
-	f.mu.Lock()
-	f.endDelivered = true
-	f.mu.Unlock()
-	f.finishLocal()
-}
-
-// writeFailed ends a flow whose local end takes nothing more. What it sent before that still goes to the peer: a server may
-// answer and close without having read everything.
-func (f *flow) writeFailed(err error) {
-	select {
-	case <-f.readEnd:
-	case <-f.over:
-	case <-time.After(resetGrace):
-	}
-	f.fail(reason.None, fmt.Sprintf("writing: %v", err), true)
-}
-
-// wrote counts what was delivered.
-func (f *flow) wrote(n int) {
-	f.mu.Lock()
-	f.written += int64(n)
-	if f.window < windowMax && f.written-f.windowAt >= f.window {
-		f.widen()
-	}
-	due := f.written+f.window-f.granted >= f.window/4
-	f.mu.Unlock()
-	if due {
-		f.wake()
-	}
-}
-
-// widen doubles the window if the application took all of it within a few round trips: then the window may be what limits
-// the flow. f.mu is held.
-func (f *flow) widen() {
-	now := time.Now()
-	took := now.Sub(f.windowTime)
-	f.windowAt, f.windowTime = f.written, now
-	if took < windowTrips*f.leg.sock.roundTrip() && f.e.budget.grow(f.window) {
-		f.grown += f.window
-		f.window *= 2
-	}
-}

@@ -57,9 +57,9 @@ func TestRelay(t *testing.T) {
 			t.Fatal(b)
 		}
 	})
-	waitFor(t, "relays end", 5*time.Second, func() bool { return near.live() == 0 })
+	waitFor(t, "relays end", 20*time.Second, func() bool { return near.live() == 0 })
 	c := w.steer(serve(t, serverAddr, echo))
-	waitFor(t, "relay", 5*time.Second, func() bool { return near.live() == 1 })
+	waitFor(t, "relay", 20*time.Second, func() bool { return near.live() == 1 })
 	near.close()
 	if b, err := io.ReadAll(c); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("closed engine: %q, %v", b, err)
@@ -113,5 +113,5 @@ func TestRelayResets(t *testing.T) {
 			t.Errorf("bypass for %v", r)
 		}
 	})
-	waitFor(t, "relays end", 5*time.Second, func() bool { return w.near.live() == 0 })
+	waitFor(t, "relays end", 20*time.Second, func() bool { return w.near.live() == 0 })
 }

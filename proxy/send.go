@@ -10,16 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trunkline/trunkline/bpf/reason"
+	"github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/wire"
-)
-
-// Sizes in bytes of what is read for one block. It grows while reads fill it and blocks stay small on the wire, and
-// shrinks when they do not: a block is delivered only when all of it has arrived.
-const (
-	readLeast  = 64 << 10
-	readMost   = wire.MaxBlock
-	frameSmall = 32 << 10
-	frameLarge = 128 << 10
 )
 
 // spliceBytes is how much is read of a connection before its application's end is taken out of the sockmap.
@@ -27,7 +19,8 @@ const spliceBytes = 256 << 10
 
 var errStopped = errors.New("stopped")
 
-// send reads the local socket and sends what it reads, at once.
+// send reads the local socket and sends what it reads: at once while the link asks for more, else as much as has come
+// until it does.
 func (f *flow) send() {
 	defer close(f.sendEnd)
 	f.mu.Lock()
@@ -36,16 +29,15 @@ func (f *flow) send() {
 	if s == nil {
 		return
 	}
-	total := 0
-	for size := readLeast; ; {
-		buf, err := f.read(s, size)
+	out := newOutlet(f, s)
+	for total := 0; ; {
+		buf, err := out.read()
 		if len(buf) > 0 {
 			if f.near && total < spliceBytes && total+len(buf) >= spliceBytes {
 				f.e.cfg.Kernel.SpliceDone(f.client)
 			}
 			total += len(buf)
-			size = f.sendBlock(buf, size)
-			f.e.buffers.put(buf)
+			out.block(buf)
 		}
 		switch {
 		case err == nil:
@@ -64,9 +56,43 @@ func (f *flow) send() {
 	}
 }
 
+// An outlet takes bytes from the local socket to the leg. It belongs to the goroutine that sends.
+type outlet struct {
+	f        *flow
+	local    *sock
+	room     *room
+	size     int // of the next read
+	governor *dedup.Governor
+
+	// Of one read: the function is made once, and so has no arguments of its own.
+	readable func(fd uintptr) bool
+	buf      []byte
+	err      error
+
+	pending func(fd uintptr) // finds whether more is waiting to be read
+	poll    [1]unix.PollFd
+	more    bool
+}
+
+func newOutlet(f *flow, local *sock) *outlet {
+	o := &outlet{f: f, local: local, room: newRoom(f.leg.sock.raw), size: readLeast, governor: dedup.NewGovernor()}
+	o.readable = func(fd uintptr) bool {
+		o.buf, o.err = f.tryRead(int(fd), o.size)
+		return o.err != unix.EAGAIN
+	}
+	o.pending = func(fd uintptr) {
+		o.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		n, err := unix.Poll(o.poll[:], 0)
+		o.more = err == nil && n > 0
+	}
+	f.setEffort(o.governor.Effort())
+	return o
+}
+
 // read reads up to size bytes, as far as the peer's credit goes. It holds no buffer while it waits. Without credit it still
 // notices when the connection is reset. It is a plain read(2): splice(2) loses what a sockmap has put into the socket.
-func (f *flow) read(s *sock, size int) (buf []byte, err error) {
+func (o *outlet) read() ([]byte, error) {
+	f := o.f
 	for {
 		f.mu.Lock()
 		if f.stopSend {
@@ -74,21 +100,19 @@ func (f *flow) read(s *sock, size int) (buf []byte, err error) {
 			return nil, errStopped
 		}
 		f.starved = f.credit <= f.sent
-		s.SetReadDeadline(noDeadline)
+		o.local.SetReadDeadline(noDeadline)
 		f.mu.Unlock()
-		failure := s.raw.Read(func(fd uintptr) bool {
-			buf, err = f.tryRead(int(fd), size)
-			return !errors.Is(err, unix.EAGAIN)
-		})
+		failure := o.local.raw.Read(o.readable)
 		switch {
 		case failure == nil:
-			return buf, err
+			return o.buf, o.err
 		case !errors.Is(failure, os.ErrDeadlineExceeded):
 			return nil, errStopped // closed
 		}
 	}
 }
 
+// tryRead is one attempt to read; EAGAIN: there is nothing, or no credit.
 func (f *flow) tryRead(fd, size int) ([]byte, error) {
 	f.mu.Lock()
 	room := int(min(int64(size), f.credit-f.sent))
@@ -136,43 +160,6 @@ func (f *flow) endOf(fd int) error {
 		return unix.ECONNRESET
 	}
 	return io.EOF
-}
-
-// sendBlock encodes and sends one block, and returns the size of the next read.
-func (f *flow) sendBlock(raw []byte, size int) int {
-	f.sending.Lock()
-	defer f.sending.Unlock()
-	out := f.e.buffers.get(wire.HeaderRoom + len(raw) + len(raw)/16 + 256)
-	out = f.enc.Encode(out[:wire.HeaderRoom], raw)
-	frame := wire.Seal(wire.TypeData, out)
-	f.encReason.Store(uint32(f.enc.Reason()))
-	f.countSent(len(raw), len(frame))
-	f.write(f.withAck(frame))
-	f.e.buffers.put(out)
-	switch {
-	case len(frame) > frameLarge:
-		return max(size/2, readLeast)
-	case len(frame) < frameSmall && len(raw) == size:
-		return min(size*2, readMost)
-	}
-	return size
-}
-
-func (f *flow) countSent(raw, wire int) {
-	f.count.rawSent.Add(int64(raw))
-	f.count.wireSent.Add(int64(wire))
-	f.p.total.rawSent.Add(int64(raw))
-	f.p.total.wireSent.Add(int64(wire))
-}
-
-// write writes frames to the leg; false if it could not. The error is left to the leg's reader: something that explains it
-// may still be on its way.
-func (f *flow) write(frames []byte) bool {
-	err := f.leg.write(frames)
-	if err != nil {
-		f.leg.expire()
-	}
-	return err == nil
 }
 
 // sendLast sends END.

@@ -92,5 +92,5 @@ func TestShortFlows(t *testing.T) {
 	}
 	close(seeds)
 	wg.Wait()
-	waitFor(t, "flows end", 10*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
+	waitFor(t, "flows end", 20*time.Second, func() bool { return w.near.live()+w.far.live() == 0 })
 }

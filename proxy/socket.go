@@ -15,15 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of socket buffers, in bytes.
-const (
-	// steeredRcvbuf holds four times what the sockmap may put in front of TCP's own data; with less, TCP throws away
-	// what arrives after the hand-over.
-	steeredRcvbuf = 1 << 20
-	// notSentLowat keeps little unsent in the kernel: what waits there can no longer be encoded together with what
-	// comes after it, and delays ACKs.
-	notSentLowat = 256 << 10
-)
+// steeredRcvbuf, in bytes, holds four times what the sockmap may put in front of TCP's own data; with less, TCP throws away
+// what arrives after the hand-over.
+const steeredRcvbuf = 1 << 20
 
 const legUserTimeout = 30 * time.Second
 
@@ -180,7 +174,7 @@ func setRcvbuf(fd, bytes int) error {
 func setLeg(fd int) error {
 	return errors.Join(
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(legUserTimeout/time.Millisecond)),
-		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, notSentLowat))
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, roomAtOnce))
 }
 
 func setPacing(fd int, bytesPerSecond uint64) error {

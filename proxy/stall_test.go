@@ -26,7 +26,7 @@ func TestAStalledLegDoesNotHoldUpTheEnd(t *testing.T) {
 	c := w.steer(dst)
 	c.Write([]byte("x"))
 	go io.Copy(io.Discard, c)
-	waitFor(t, "the flow to be open", 5*time.Second, func() bool { return w.near.Peers()[0].FlowsOpened == 1 })
+	waitFor(t, "the flow to be open", 20*time.Second, func() bool { return w.near.Peers()[0].FlowsOpened == 1 })
 	m.stall.Store(true)
 	go c.Write(mixed(12<<20, 5))
 	time.Sleep(testkit.Wait(500 * time.Millisecond))

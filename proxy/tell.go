@@ -11,31 +11,17 @@ import (
 )
 
 // ackBytes is how many raw bytes may be unacknowledged before an ACK goes out without delay.
-const ackBytes = 64 << 10
+const ackBytes = 256 << 10
 
 // tell sends what is not data: ACK, ASK and its answer, RESET, and the end of the leg.
 func (f *flow) tell() {
-	delay := time.NewTimer(0)
-	defer delay.Stop()
-	for armed := true; ; {
-		late := false
+	for {
 		select {
 		case <-f.legEnd:
 			return
 		case <-f.news:
-		case <-delay.C:
-			late, armed = true, false
 		}
-		for {
-			act, wait := f.next(late)
-			late = false
-			if wait && !armed {
-				delay.Reset(f.e.cfg.Timeouts.AckDelay)
-				armed = true
-			}
-			if act == nil {
-				break
-			}
+		for act := f.next(); act != nil; act = f.next() {
 			if !act() {
 				return
 			}
@@ -43,37 +29,69 @@ func (f *flow) tell() {
 	}
 }
 
-// next decides what is to be told; late: an ACK has waited long enough; wait: it may wait. The action returns false after
-// the last word.
-func (f *flow) next(late bool) (act func() bool, wait bool) {
+// next decides what is to be told. The action returns false after the last word.
+func (f *flow) next() (act func() bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed {
-		return f.lastWord(f.reset), false
+		return f.lastWord(f.reset)
 	}
 	if ask := f.ask; ask != nil {
 		f.ask = nil
-		return func() bool { return f.say(wire.TypeAsk, ask.Append(nil)) }, false
+		return func() bool { return f.say(wire.TypeAsk, ask.Append(nil)) }
 	}
 	if ask := f.resend; ask != nil {
 		f.resend = nil
-		return func() bool { f.sendAgain(*ask); return true }, false
+		return func() bool { f.sendAgain(*ask); return true }
 	}
-	news := f.blocks > f.acked
-	urgent := f.received-f.ackedBytes >= ackBytes || f.endReceived || late
-	if news && urgent || f.written+f.window-f.granted >= f.window/4 {
+	if f.ackDue() || f.creditDue() {
 		m := f.makeAck()
-		return func() bool { return f.say(wire.TypeAck, m.Append(nil)) }, false
+		return func() bool { return f.say(wire.TypeAck, m.Append(nil)) }
 	}
-	if !news && f.endOut && f.endReceived && f.enc.Unacked() == 0 {
-		return f.lastWord(nil), false
+	if f.blocks == f.acked && f.endOut && f.endReceived && f.enc.Unacked() == 0 {
+		return f.lastWord(nil)
 	}
-	return nil, news
+	return nil
+}
+
+// ackDue tells whether blocks are to be acknowledged that wait no longer for data to take the ACK along; f.mu is held.
+func (f *flow) ackDue() bool {
+	return f.blocks > f.acked && (f.received-f.ackedBytes >= ackBytes || f.endReceived || f.ackLate)
+}
+
+// ackLater has what was decoded acknowledged, at once if that is much. Nobody is woken for the usual block of a dialogue,
+// since the answer takes the ACK along.
+func (f *flow) ackLater() {
+	f.mu.Lock()
+	now := f.ackDue() || f.creditDue()
+	if !now && f.blocks > f.acked && !f.ackArmed {
+		f.ackArmed = true
+		if f.ackTimer == nil {
+			f.ackTimer = time.AfterFunc(f.e.cfg.Timeouts.AckDelay, f.ackIsLate)
+		} else {
+			f.ackTimer.Reset(f.e.cfg.Timeouts.AckDelay)
+		}
+	}
+	f.mu.Unlock()
+	if now {
+		f.wake()
+	}
+}
+
+func (f *flow) ackIsLate() {
+	f.mu.Lock()
+	f.ackArmed = false
+	f.ackLate = f.blocks > f.acked
+	late := f.ackLate
+	f.mu.Unlock()
+	if late {
+		f.wake()
+	}
 }
 
 // makeAck notes that an ACK is sent; f.mu is held.
 func (f *flow) makeAck() wire.Ack {
-	f.acked, f.ackedBytes = f.blocks, f.received
+	f.acked, f.ackedBytes, f.ackLate = f.blocks, f.received, false
 	f.granted = max(f.granted, f.written+f.window)
 	return wire.Ack{Blocks: f.acked, Credit: uint64(f.granted)}
 }

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -144,7 +145,7 @@ func newAgent(t testing.TB, name string, cfg Config) *agent {
 	cfg.Instance = name
 	cfg.Kernel = a.kernel
 	if cfg.HistoryBytes == 0 {
-		cfg.HistoryBytes = 64 << 20
+		cfg.HistoryBytes = 256 << 20
 	}
 	cfg.Log = slog.New(slog.NewTextHandler(a.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if cfg.Identity == nil {
@@ -196,7 +197,7 @@ func (a *agent) close() {
 	a.stop()
 	select {
 	case <-a.done:
-	case <-time.After(testkit.Wait(15 * time.Second)):
+	case <-time.After(testkit.Wait(20 * time.Second)):
 		buf := make([]byte, 1<<20)
 		a.t.Errorf("%s does not end\n%s", a.cfg.Instance, buf[:runtime.Stack(buf, true)])
 	}
@@ -246,7 +247,7 @@ func newStoppedWorld(t testing.TB, change func(near, far *Config)) *world {
 
 func (w *world) waitUp() {
 	w.t.Helper()
-	waitFor(w.t, "peer up", 10*time.Second, func() bool { return w.near.kernel.isUp(1) })
+	waitFor(w.t, "peer up", 20*time.Second, func() bool { return w.near.kernel.isUp(1) })
 }
 
 // waitFor waits for what becomes so within the limit on a machine of full speed.
@@ -333,10 +334,14 @@ func bindAny(fd int, addr netip.Addr) (netip.AddrPort, error) {
 	return netip.AddrPort{}, fmt.Errorf("socket name is %T", got)
 }
 
+var serverPorts atomic.Uint32
+
 // serve runs a server whose connections are given to handle.
 func serve(t testing.TB, address string, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	// From below the ports that the kernel gives out: with an agent's own nobody would reach the server through it.
+	port := serverPorts.Add(1)
+	l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(10_000+port%20_000)))
 	if err != nil {
 		t.Fatal(err)
 	}
