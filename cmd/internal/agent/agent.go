@@ -174,7 +174,8 @@ func (a *agent) startEngine(table *policy.Table) error {
 	}
 	a.engine, err = proxy.New(proxy.Config{
 		Instance: c.Instance, Identity: id, Listen: listen, Peers: a.enginePeers(c), Rules: engineRules(table),
-		RuleFor: ruleFor(table), Kernel: kernel{a.loader}, HistoryBytes: c.HistoryMemory, Log: a.log,
+		RuleFor: ruleFor(table), Kernel: kernel{a.loader}, Log: a.log,
+		HistoryBytes: c.History.MemoryBytes, HistoryDisk: c.History.DiskBytes, HistoryDir: c.History.Directory,
 	})
 	return err
 }

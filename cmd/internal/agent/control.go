@@ -88,7 +88,7 @@ func fixed(old, next *config.Config) []string {
 	keep("group", old.Group == next.Group)
 	keep("dscp", old.DSCP == next.DSCP)
 	keep("mark_bit", old.MarkBit == next.MarkBit)
-	keep("history.memory", old.HistoryMemory == next.HistoryMemory)
+	keep("history", old.History == next.History)
 	held := *old
 	held.Peers, held.Rules, held.Auto, held.Warnings = next.Peers, next.Rules, next.Auto, next.Warnings
 	*next = held

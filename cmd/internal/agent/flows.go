@@ -28,7 +28,7 @@ func (a *agent) Peers() ([]control.Peer, error) {
 			RTTMicroseconds: p.RTT.Microseconds(), Version: p.Version, LegsWarm: p.LegsWarm, LegsUsed: p.LegsUsed,
 			FlowsOpened: p.FlowsOpened, FlowsAccepted: p.FlowsAccepted,
 			RawSent: uint64(p.RawSent), WireSent: uint64(p.WireSent), RawReceived: uint64(p.RawReceived),
-			WireReceived: uint64(p.WireReceived), History: uint64(p.HistoryBytes), Codec: p.Codec.String(), Codecs: p.Codecs,
+			WireReceived: uint64(p.WireReceived), History: uint64(p.HistoryBytes), HistoryDisk: uint64(p.HistoryDisk), Codec: p.Codec.String(), Codecs: p.Codecs,
 		})
 	}
 	return peers, nil

@@ -37,6 +37,9 @@ func (a *agent) Status() (control.Status, error) {
 		Listen: []string{}, Rules: len(c.Rules), ActiveFlows: len(a.engine.Flows()), Features: []control.Feature{},
 		Peers: peers, Reasons: reasons, Problems: problems(table, features, peers), Auto: a.autoStatus(),
 	}
+	usage, _ := a.engine.Histories()
+	s.History = historyUsage(usage)
+	s.Problems = append(s.Problems, usage.Problems...)
 	s.Problems = append(s.Problems, autoProblems(s.Auto)...)
 	if c.Listen.IsValid() {
 		s.Listen = append(s.Listen, c.Listen.String())

@@ -54,6 +54,7 @@ func printStatus(w io.Writer, s control.Status) {
 	}
 	indented(w, fmt.Sprintf("%s: %s, cgroup %s, peers connect to %s", s.Config, count(s.Rules, "rule"), s.Cgroup, listen))
 	fmt.Fprintf(w, "  %s in the engine\n", count(s.ActiveFlows, "flow"))
+	indented(w, historyLine(s.History))
 	if s.Auto != nil {
 		indented(w, autoLine(*s.Auto))
 	}

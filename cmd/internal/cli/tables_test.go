@@ -31,10 +31,11 @@ func (f *fakeAgent) Status() (control.Status, error) {
 		active, f.left = f.left[0], f.left[1:]
 	}
 	peers, _ := f.Peers()
+	h, _ := f.History()
 	return control.Status{
 		Instance: "east", Health: control.Degraded, Version: "v0.1.0", Protocol: 1, Kernel: "6.18.44", PID: 4711,
 		UptimeSeconds: 11520, Config: "/etc/trunkline/trunkline.yaml", Cgroup: "/", Listen: []string{"[::]:4820"}, Rules: 3,
-		ActiveFlows: active, Peers: peers, Auto: ptr(someAuto(false)),
+		ActiveFlows: active, Peers: peers, History: h.History, Auto: ptr(someAuto(false)),
 		Problems: []string{"peer osaka is down: dial tcp 198.51.100.7:4820: connect: connection refused; see trunkline peers"},
 		Features: []control.Feature{
 			{Name: "steering-ipv4", On: true, Detail: "connect4, getpeername4, getsockname4 on /sys/fs/cgroup"},
@@ -47,6 +48,23 @@ func (f *fakeAgent) Status() (control.Status, error) {
 			{Name: "peer-down", Count: 12, Meaning: "the peer agent does not answer on its control connection", Action: "see `trunkline peers`; check that the peer runs and that its port is reachable"},
 		},
 	}, nil
+}
+
+func (f *fakeAgent) History() (control.Histories, error) {
+	return control.Histories{
+		History: control.History{MemoryBytes: 200 << 20, MemoryLimit: 256 << 20, IndexBytes: 30 << 20, DiskBytes: 1200 << 20,
+			DiskLimit: 10 << 30, Directory: "/var/lib/trunkline/default/history"},
+		Groups: []control.GroupHistory{
+			{Peer: "busan", Direction: "sent", Group: "web", Held: 1 << 30, Bound: 9 << 30, Memory: 180 << 20, Disk: 1064 << 20,
+				Index: 30 << 20, Known: 900 << 20, Generation: 1796073600000000000},
+			{Peer: "busan", Direction: "received", Group: "web", Held: 136 << 20, Bound: 9 << 30, Memory: 20 << 20, Disk: 136 << 20,
+				Known: 130 << 20, Generation: 1796073600000000001, Problem: "no space left on device"},
+		},
+	}, nil
+}
+
+func (f *fakeAgent) PurgeHistory(string, string) (control.Purged, error) {
+	return control.Purged{Histories: 2, Bytes: 1200 << 20}, nil
 }
 
 func (f *fakeAgent) Peers() ([]control.Peer, error) {
@@ -152,7 +170,7 @@ func TestTables(t *testing.T) {
 		"flows-rule": {"flows", "--rule", "2"}, "flows-remote": {"flows", "--remote", "203.0.113.0/24", "--peer", "busan"},
 		"flows-none": {"flows", "--rule", "nothing"}, "flows-paths": {"flows", "--paths"},
 		"explain-auto": {"explain", "203.0.113.9:80"}, "explain-dry-run": {"explain", "203.0.113.9:81"},
-		"explain-exempt": {"explain", "203.0.113.9:82"},
+		"explain-exempt": {"explain", "203.0.113.9:82"}, "history": {"history"}, "history-purge": {"history", "purge", "--peer", "busan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, got, errs := with(t, &fakeAgent{}, args...)
@@ -184,7 +202,7 @@ func TestTables(t *testing.T) {
 func TestJSONIsOneObject(t *testing.T) {
 	for _, c := range []struct{ command, holds string }{
 		{"status", `"prior": "tl_illinois"`}, {"peers", `"busan"`}, {"flows", `"class": "random"`}, {"flows --paths", `"previous": "tl_illinois"`},
-		{"explain 203.0.113.9:81", `"remedy": "modprobe tcp_yeah`},
+		{"history", `"known_bytes"`}, {"history purge", `"histories": 2`}, {"explain 203.0.113.9:81", `"remedy": "modprobe tcp_yeah`},
 	} {
 		code, got, _ := with(t, &fakeAgent{}, append(strings.Fields(c.command), "--json")...)
 		if code != 0 || !strings.HasPrefix(got, "{") || !strings.Contains(got, c.holds) {

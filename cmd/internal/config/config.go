@@ -30,23 +30,30 @@ const maxFileBytes = 1 << 20
 
 // Config is a valid configuration with every default filled in.
 type Config struct {
-	Path          string
-	Instance      string
-	Cgroup        string         // below the cgroup2 mount
-	Interfaces    []string       // nil: found by route
-	Listen        netip.AddrPort // where peers connect; not valid: nowhere
-	StateDir      string
-	RunDir        string
-	Key           string // path of the private key
-	BPFFS         string
-	Group         string // may read through the control socket; "": root alone
-	DSCP          uint8
-	MarkBit       uint32
-	HistoryMemory int64 // bytes
-	Auto          Auto
-	Peers         []Peer
-	Rules         []Rule
-	Warnings      Problems
+	Path       string
+	Instance   string
+	Cgroup     string         // below the cgroup2 mount
+	Interfaces []string       // nil: found by route
+	Listen     netip.AddrPort // where peers connect; not valid: nowhere
+	StateDir   string
+	RunDir     string
+	Key        string // path of the private key
+	BPFFS      string
+	Group      string // may read through the control socket; "": root alone
+	DSCP       uint8
+	MarkBit    uint32
+	History    History
+	Auto       Auto
+	Peers      []Peer
+	Rules      []Rule
+	Warnings   Problems
+}
+
+// History says where histories are kept, and how much they take.
+type History struct {
+	MemoryBytes int64  // of all together; with DiskBytes, of what is mapped in
+	DiskBytes   int64  // of all files together; 0: in memory
+	Directory   string // of the files; "": none
 }
 
 // Auto says how a congestion control is chosen for the paths of rules that leave the choice to the agent.
@@ -170,7 +177,7 @@ func Parse(path string, data []byte) (*Config, error) {
 	d := &decoder{file: path}
 	c := &Config{
 		Path: path, Instance: "default", Cgroup: "/", BPFFS: "/sys/fs/bpf",
-		DSCP: 10, MarkBit: 0x10000000, HistoryMemory: 256 << 20,
+		DSCP: 10, MarkBit: 0x10000000, History: History{MemoryBytes: 256 << 20},
 		Auto: Auto{Candidates: slices.Clone(choice.DefaultCandidates), Hold: DefaultHold},
 	}
 	d.document(data, c)
@@ -191,6 +198,9 @@ func (c *Config) defaults() {
 	}
 	if c.RunDir == "" {
 		c.RunDir = filepath.Join(DefaultRunRoot, c.Instance)
+	}
+	if c.History.DiskBytes > 0 && c.History.Directory == "" {
+		c.History.Directory = filepath.Join(c.StateDir, "history")
 	}
 	if c.Key == "" {
 		c.Key = filepath.Join(c.StateDir, "key")

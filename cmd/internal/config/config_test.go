@@ -28,7 +28,7 @@ listen: "[::]:4820"
 group: adm
 dscp: ef
 mark_bit: 0x100
-history: {memory: 64MiB}
+history: {memory: 64MiB, disk: 10GiB}
 auto: {candidates: [tl_veno, cubic], dry_run: true, explore: true, hold: 1m30s}
 peers:
   - {name: busan, address: "203.0.113.9:4820", key: "`+keyA+`", allow: ["10.2.0.0/16:80,5432", "[2001:db8::/32]:8000-8010"]}
@@ -56,7 +56,7 @@ rules:
 		Path: "t.yaml", Instance: "east", Cgroup: "/system.slice", Interfaces: []string{"eth0", "eth1"},
 		Listen:   netip.MustParseAddrPort("[::]:4820"),
 		StateDir: "/var/lib/trunkline/east", RunDir: "/run/trunkline/east", Key: "/var/lib/trunkline/east/key",
-		BPFFS: "/sys/fs/bpf", Group: "adm", DSCP: 46, MarkBit: 0x100, HistoryMemory: 64 << 20,
+		BPFFS: "/sys/fs/bpf", Group: "adm", DSCP: 46, MarkBit: 0x100, History: History{64 << 20, 10 << 30, "/var/lib/trunkline/east/history"},
 		Auto: Auto{Candidates: []string{"tl_veno", "cubic"}, DryRun: true, Explore: true, Hold: 90 * time.Second},
 		Peers: []Peer{{Name: "busan", Line: 12, Address: "203.0.113.9:4820", Key: keyA, Allow: []Allow{
 			{netip.MustParsePrefix("10.2.0.0/16"), []PortRange{{80, 80}, {5432, 5432}}},

@@ -18,7 +18,7 @@ import (
 var (
 	topKeys = []string{"instance", "cgroup", "interfaces", "listen", "peers", "rules", "state_dir", "run_dir", "key",
 		"bpffs", "group", "dscp", "mark_bit", "history", "auto"}
-	historyKeys = []string{"memory"}
+	historyKeys = []string{"memory", "disk", "directory"}
 	autoKeys    = []string{"candidates", "dry_run", "explore", "hold"}
 	peerKeys    = []string{"name", "address", "key", "allow", "codec", "stage", "segment"}
 	ruleKeys    = []string{"name", "remote", "ports", "congestion", "window", "pacing", "priority", "dedup", "splice",
@@ -59,9 +59,15 @@ func (d *decoder) top(n ast.Node, c *Config) {
 			})
 		},
 		"history": func(n ast.Node) {
-			d.mapping(n, "history", historyKeys, fields{"memory": func(n ast.Node) {
-				d.size(n, "history memory", 1<<20, 1<<40, func(v int64) { c.HistoryMemory = v })
-			}})
+			h := &c.History
+			d.mapping(n, "history", historyKeys, fields{
+				"memory":    func(n ast.Node) { d.size(n, "history memory", 8<<20, 1<<40, func(v int64) { h.MemoryBytes = v }) },
+				"disk":      func(n ast.Node) { d.size(n, "history disk", 16<<20, 1<<50, func(v int64) { h.DiskBytes = v }) },
+				"directory": func(n ast.Node) { d.path(n, "history directory", &h.Directory) },
+			})
+			if h.Directory != "" && h.DiskBytes == 0 {
+				d.failf(n, "history has a directory, and no size on disk; add one, like disk: 10GiB")
+			}
 		},
 		"auto":  func(n ast.Node) { d.auto(n, &c.Auto) },
 		"peers": func(n ast.Node) { d.list(n, "peers", func(n ast.Node) { d.peer(n, c) }) },

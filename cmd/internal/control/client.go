@@ -65,6 +65,17 @@ func (c *Client) Peers(ctx context.Context) (p []Peer, err error) {
 	return p, c.call(ctx, http.MethodGet, "peers", &p)
 }
 
+// History reads what histories there are.
+func (c *Client) History(ctx context.Context) (h Histories, err error) {
+	return h, c.call(ctx, http.MethodGet, "history", &h)
+}
+
+// PurgeHistory has the agent forget histories: of a peer and of a group, or of all ("").
+func (c *Client) PurgeHistory(ctx context.Context, peer, group string) (p Purged, err error) {
+	q := url.Values{"peer": {peer}, "group": {group}}
+	return p, c.call(ctx, http.MethodPost, "history/purge?"+q.Encode(), &p)
+}
+
 // Explain asks which rule applies.
 func (c *Client) Explain(ctx context.Context, remote netip.AddrPort) (e Explanation, err error) {
 	return e, c.call(ctx, http.MethodGet, "explain?remote="+url.QueryEscape(remote.String()), &e)

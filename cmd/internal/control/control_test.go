@@ -21,12 +21,20 @@ import (
 type fake struct {
 	reloadErr error
 	drained   bool
+	purged    string
 }
 
 func (f *fake) Status() (Status, error) { return Status{Instance: "t", Health: Healthy, PID: 7}, nil }
 func (f *fake) Paths() ([]Path, error)  { return []Path{{Flows: 4}}, nil }
 func (f *fake) Flows() ([]Flow, error)  { return []Flow{{Cookie: 1, Kind: "steered"}}, nil }
 func (f *fake) Peers() ([]Peer, error)  { return nil, errors.New("no peers today") }
+func (f *fake) History() (Histories, error) {
+	return Histories{Groups: []GroupHistory{{Group: "web"}}}, nil
+}
+func (f *fake) PurgeHistory(peer, group string) (Purged, error) {
+	f.purged = peer + " " + group
+	return Purged{Histories: 1}, nil
+}
 func (f *fake) Explain(r netip.AddrPort) (Explanation, error) {
 	return Explanation{Remote: r, Matched: true}, nil
 }
@@ -74,6 +82,12 @@ func TestCalls(t *testing.T) {
 	remote := netip.MustParseAddrPort("[2001:db8::1]:443")
 	if e, err := c.Explain(ctx, remote); err != nil || e.Remote != remote {
 		t.Errorf("explain: %+v, %v", e, err)
+	}
+	if h, err := c.History(ctx); err != nil || len(h.Groups) != 1 {
+		t.Errorf("history: %+v, %v", h, err)
+	}
+	if p, err := c.PurgeHistory(ctx, "b&c", "web"); err != nil || p.Histories != 1 || b.purged != "b&c web" {
+		t.Errorf("purge: %+v, %v, of %q", p, err, b.purged)
 	}
 	if r, err := c.Reload(ctx); err != nil || r.Rules != 2 {
 		t.Errorf("reload: %+v, %v", r, err)

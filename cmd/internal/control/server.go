@@ -23,9 +23,11 @@ type Backend interface {
 	Flows() ([]Flow, error)
 	Paths() ([]Path, error)
 	Peers() ([]Peer, error)
+	History() (Histories, error)
 	Explain(remote netip.AddrPort) (Explanation, error)
 	Reload() (Reloaded, error)
-	Drain() error // returns at once; Status tells how it goes on
+	PurgeHistory(peer, group string) (Purged, error) // "": all of them
+	Drain() error                                    // returns at once; Status tells how it goes on
 }
 
 const (
@@ -59,6 +61,7 @@ func handler(b Backend, log *slog.Logger) http.Handler {
 	mux.Handle("GET /v1/flows", read(func(*http.Request) (any, error) { return b.Flows() }))
 	mux.Handle("GET /v1/paths", read(func(*http.Request) (any, error) { return b.Paths() }))
 	mux.Handle("GET /v1/peers", read(func(*http.Request) (any, error) { return b.Peers() }))
+	mux.Handle("GET /v1/history", read(func(*http.Request) (any, error) { return b.History() }))
 	mux.Handle("GET /v1/explain", read(func(r *http.Request) (any, error) {
 		remote, err := netip.ParseAddrPort(r.URL.Query().Get("remote"))
 		if err != nil {
@@ -66,8 +69,11 @@ func handler(b Backend, log *slog.Logger) http.Handler {
 		}
 		return b.Explain(remote)
 	}))
-	mux.Handle("POST /v1/reload", change(log, "reload", func() (any, error) { return b.Reload() }))
-	mux.Handle("POST /v1/drain", change(log, "drain", func() (any, error) { return struct{}{}, b.Drain() }))
+	mux.Handle("POST /v1/reload", change(log, "reload", func(*http.Request) (any, error) { return b.Reload() }))
+	mux.Handle("POST /v1/history/purge", change(log, "purging histories", func(r *http.Request) (any, error) {
+		return b.PurgeHistory(r.URL.Query().Get("peer"), r.URL.Query().Get("group"))
+	}))
+	mux.Handle("POST /v1/drain", change(log, "drain", func(*http.Request) (any, error) { return struct{}{}, b.Drain() }))
 	return mux
 }
 
@@ -81,7 +87,7 @@ func read(f func(*http.Request) (any, error)) http.Handler {
 	})
 }
 
-func change(log *slog.Logger, what string, f func() (any, error)) http.Handler {
+func change(log *slog.Logger, what string, f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxHeaderBytes)
 		who, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
@@ -90,7 +96,7 @@ func change(log *slog.Logger, what string, f func() (any, error)) http.Handler {
 			return
 		}
 		log.Info("asked for a change", "what", what, "pid", who.Pid, "uid", who.Uid)
-		v, err := f()
+		v, err := f(r)
 		answer(w, v, err)
 	})
 }

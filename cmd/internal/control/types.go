@@ -37,6 +37,7 @@ type Status struct {
 	Rules         int       `json:"rules"`
 	ActiveFlows   int       `json:"active_flows"`   // in the engine, both ways
 	Auto          *Auto     `json:"auto,omitempty"` // nil: no rule leaves the choice of its congestion control to the agent
+	History       History   `json:"history"`
 	Features      []Feature `json:"features"`
 	Peers         []Peer    `json:"peers"`
 	Reasons       []Reason  `json:"reasons"` // those with a count
@@ -80,8 +81,9 @@ type Peer struct {
 	RawReceived     uint64    `json:"raw_received_bytes"`
 	WireReceived    uint64    `json:"wire_received_bytes"`
 	History         uint64    `json:"history_bytes"` // held in memory for this peer, both directions
-	Codec           string    `json:"codec"`         // of rules through this peer that say nothing else, as "native+zstd"
-	Codecs          []string  `json:"codecs"`        // that the peer can decode; empty: not met yet
+	HistoryDisk     uint64    `json:"history_disk_bytes"`
+	Codec           string    `json:"codec"`  // of rules through this peer that say nothing else, as "native+zstd"
+	Codecs          []string  `json:"codecs"` // that the peer can decode; empty: not met yet
 }
 
 // Flow is one TCP connection that a rule or the engine knows.

@@ -86,6 +86,10 @@ func (backend) Flows() ([]control.Flow, error) {
 }
 
 func (backend) Paths() ([]control.Path, error) { return nil, nil }
+func (backend) History() (control.Histories, error) { return control.Histories{}, nil }
+func (backend) PurgeHistory(string, string) (control.Purged, error) {
+	return control.Purged{}, nil
+}
 func (backend) Peers() ([]control.Peer, error) { return nil, nil }
 func (backend) Explain(netip.AddrPort) (control.Explanation, error) {
 	return control.Explanation{}, nil
