@@ -92,7 +92,7 @@ type Effort uint8
 
 // The efforts, from the least to the most.
 const (
-	EffortRaw        Effort = iota // neither searched nor compressed
+	EffortRaw        Effort = iota // neither searched nor compressed, but remembered
 	EffortReferences               // searched for what the peer holds, not compressed
 	EffortFastest                  // compressed at the second stage's fastest level
 	EffortDefault                  // as zstd -3

@@ -85,7 +85,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	}
 	number := e.next()
 	b := outgoing{src: src}
-	if e.leg != nil && !e.encrypted.Load() && e.level() > codec.EffortRaw {
+	if e.leg != nil && !e.encrypted.Load() {
 		e.refer(&b)
 	} else {
 		e.match.skip(src)
@@ -120,7 +120,11 @@ type outgoing struct {
 func (e *Encoder) refer(b *outgoing) {
 	at := e.leg.Begin()
 	b.pinned = true
-	e.match.run(b.src, at)
+	if e.level() == codec.EffortRaw {
+		e.match.note(b.src, at)
+	} else {
+		e.match.run(b.src, at)
+	}
 	b.ops, b.refs = e.match.ops, e.match.matched
 	b.place.generation, b.place.pos = at.Generation, at.Head
 	b.place.refers = b.refs > 0

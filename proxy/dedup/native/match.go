@@ -81,6 +81,19 @@ func (m *matcher) run(src []byte, p history.Place) {
 	m.end()
 }
 
+// note passes a block that is recorded and not searched: anchors far apart are enough to find it again.
+func (m *matcher) note(src []byte, p history.Place) {
+	m.begin(src)
+	m.at = p
+	if m.gen != p.Generation {
+		m.gen, m.next, m.alt = p.Generation, 0, 0
+	}
+	m.samples = m.scan(0, len(src), sparseGap, m.samples[:0])
+	m.ops = append(m.ops[:0], op{lit: len(src)})
+	m.pass(len(src))
+	m.end()
+}
+
 func (m *matcher) begin(src []byte) {
 	m.src, m.lit, m.matched, m.stale = src, 0, 0, false
 	m.hash.Reset()

@@ -50,6 +50,19 @@ func TestEffortsAndRests(t *testing.T) {
 	}
 }
 
+// TestRawIsRemembered: what was sent with the least effort is referred to later.
+func TestRawIsRemembered(t *testing.T) {
+	e, data := newEnds(8<<20), file(t, 4<<20)
+	l := e.leg(t)
+	l.enc.SetEffort(codec.EffortRaw)
+	if n := l.sendAll(t, data, fixed(100_000)); n < len(data) {
+		t.Errorf("%d bytes for %d", n, len(data))
+	}
+	if n := e.leg(t).sendAll(t, data, fixed(codec.MaxBlock)); n > 3000 {
+		t.Errorf("the repetition takes %d bytes", n)
+	}
+}
+
 // TestDecoderRestsAlone: what it gave up it has to ask for.
 func TestDecoderRestsAlone(t *testing.T) {
 	for stage := range codec.Stage(3) {

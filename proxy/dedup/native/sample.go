@@ -23,6 +23,7 @@ const (
 	selectBelow  = 1 << (64 - selectBits)
 	anchorGap    = 160
 	anchorMost   = 1024
+	sparseGap    = 1024
 	printBytes   = 64 // bytes that an anchor's hash is of: fewer come again in too many places
 )
 
