@@ -31,8 +31,8 @@ func TestLatencyWithACodec(t *testing.T) {
 }
 
 func TestLinkDrainsAtItsRate(t *testing.T) {
-	l := newLink(8e6) // a byte a microsecond
-	// Into an empty buffer nothing waits, and what is encoded while the link still has bytes costs no time.
+	l := newLink(8e6) // a byte a microsecond, and 16,384 of them may wait before the link asks for no more
+	// Nothing is waiting, and what is encoded while the link still has bytes costs no time.
 	l.send(1000, 1000, 5*time.Millisecond)
 	if l.now != 5*time.Millisecond || l.drained() != 6*time.Millisecond {
 		t.Errorf("now %v, drained at %v", l.now, l.drained())
@@ -41,9 +41,8 @@ func TestLinkDrainsAtItsRate(t *testing.T) {
 	if l.drained() != 6500*time.Microsecond {
 		t.Errorf("drained at %v", l.drained())
 	}
-	// What does not fit into the buffer waits until the rest does.
-	l.send(1<<20, linkBuffer+10_000, 0)
-	if want := l.drained() - l.time(linkBuffer); l.now != want {
-		t.Errorf("now %v, want %v", l.now, want)
+	l.send(1<<20, 100_000, 0)
+	if want := l.drained() - 16384*time.Microsecond; l.now != want || l.drained() != 106500*time.Microsecond {
+		t.Errorf("now %v, want %v, drained at %v", l.now, want, l.drained())
 	}
 }

@@ -86,16 +86,19 @@ const (
 	blockMost  = codec.MaxBlock
 	frameSmall = 32 << 10
 	frameLarge = 128 << 10
+	frameTiny  = 64 // part of the raw bytes below which a block is next to nothing on the wire
 )
 
 func newSizer() sizer { return sizer{blockLeast} }
 
-// sent takes the length of a frame and how many bytes it stands for.
-func (s *sizer) sent(frame int) {
+// sent takes the length of a block and that of its frame; more tells whether the block ended only because it was full.
+func (s *sizer) sent(raw, frame int, more bool) {
 	switch {
 	case frame > frameLarge:
 		s.bytes = max(s.bytes/2, blockLeast)
-	case frame < frameSmall:
+	case more && frame < raw/frameTiny:
+		s.bytes = min(s.bytes*4, blockMost)
+	case more && frame < frameSmall:
 		s.bytes = min(s.bytes*2, blockMost)
 	}
 }

@@ -43,7 +43,7 @@ func (c carriage) carry(p *twoends.Peering, data []byte, buffer *[]byte) (passed
 		for at < min(len(data), from+batchBytes) {
 			n := c.reads.block(size.bytes, len(data)-at)
 			frame, took := f.Send(data[at : at+n])
-			size.sent(frame)
+			size.sent(n, frame, at+n < len(data))
 			if c.link != nil {
 				got.effort = c.link.send(n, frame, took)
 				f.Encoder().SetEffort(got.effort)
