@@ -12,9 +12,11 @@ const (
 	// minLosses is how many loss events are evidence.
 	minLosses = 6
 	// A queue stands if the smoothed RTT is above the least lately by both of these: the first finds a queue of a tenth of the
-	// path, the second is above what timers and neighbours do to a short round trip.
-	queueShare = 0.05
-	queueFloor = 1000 // us
+	// path, the second is above what timers and neighbours do to a short round trip. And it holds more than queuePackets, since
+	// those that a flow sends in a row wait for each other anyway.
+	queueShare   = 0.05
+	queueFloor   = 1000 // us
+	queuePackets = 3
 	// Up to deepShare a round trip may also be late because a host or a radio link was. A queue keeps the link busy: a loss that it
 	// causes finds the flow at busyShare of the highest rate that it had at a loss, at least, by its latest sample or by its
 	// window: samples are of some packets only, and differ widely where a link sends in bursts.
@@ -95,7 +97,7 @@ func (p *path) queues() []queue {
 	for _, l := range p.losses {
 		fastest[l.Cookie] = max(fastest[l.Cookie], l.DeliveredBps)
 	}
-	floor := p.floorUs()
+	floor, linkBps := p.floorUs(), float64(p.rate())
 	var list []queue
 	for _, l := range p.losses {
 		if l.SRTTUs < floor {
@@ -103,9 +105,10 @@ func (p *path) queues() []queue {
 		}
 		base := max(float64(p.baseUs(l)), float64(floor))
 		us := float64(l.SRTTUs) - base
-		sentBps := float64(l.CwndPackets) * float64(p.flows[l.Cookie].MSSBytes) / float64(l.SRTTUs) * 1e6
+		mss := float64(p.flows[l.Cookie].MSSBytes)
+		sentBps := float64(l.CwndPackets) * mss / float64(l.SRTTUs) * 1e6
 		busy := max(float64(l.DeliveredBps), sentBps) >= busyShare*float64(fastest[l.Cookie])
-		if us > queueFloor && us > queueShare*base && (busy || us > deepShare*base) {
+		if us > queueFloor && us > queueShare*base && us*1e-6*linkBps > queuePackets*mss && (busy || us > deepShare*base) {
 			list = append(list, queue{us, float64(l.CwndPackets) / float64(l.SRTTUs)})
 		}
 	}

@@ -56,6 +56,8 @@ func TestRecorded(t *testing.T) {
 		// A link that varies is none with noise, whatever single samples say.
 		{"lte-att.tsv", "", 0, Variable},
 		{"lte-att-2.tsv", "", 0, Congestive},
+		// Packets in a row wait for each other, which is no queue: on a slow link these are some milliseconds.
+		{"noise-10Mbit.tsv", "bbr", 2 * time.Second, Random},
 		// Nothing but the round trip and the rate tells of the new length; losses come too rarely.
 		{"longer-1e-3.tsv", "tl_illinois", 10 * time.Second, Congestive},
 	} {
