@@ -92,7 +92,7 @@ type Config struct {
 	Rules        []Rule
 	RuleFor      RuleFor // nil: rules are found by the id that the kernel gives
 	Kernel       Kernel
-	HistoryBytes int64  // of all histories in memory, with their margins and without their indexes; 256 MiB
+	HistoryBytes int64  // of all histories in memory, with their margins and without their indexes; segments of the WANProxy codecs take as much again at most; 256 MiB
 	HistoryDisk  int64  // bytes of all histories' files; 1 GiB
 	HistoryDir   string // where they are kept; empty: in memory
 	BufferBytes  int64  // undelivered bytes of all flows together; 512 MiB

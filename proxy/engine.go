@@ -17,6 +17,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/internal/outlive"
+	"github.com/trunkline/trunkline/proxy/dedup/wanproxy"
 	"github.com/trunkline/trunkline/proxy/history"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
@@ -41,6 +42,7 @@ type Engine struct {
 	nextFlow  atomic.Uint64
 	reasons   reasonCounts
 	store     *history.Store
+	segments  *wanproxy.Store
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -71,6 +73,7 @@ func New(cfg Config) (*Engine, error) {
 		flows:  map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
 	}
 	var err error
+	e.segments = wanproxy.NewStore(cfg.HistoryBytes)
 	e.store, err = history.Open(history.Options{MemoryBytes: cfg.HistoryBytes, DiskBytes: cfg.HistoryDisk, Directory: cfg.HistoryDir, Log: cfg.Log})
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ type peer struct {
 func (e *Engine) newPeer(cfg Peer, key ed25519.PublicKey) *peer {
 	return &peer{
 		e: e, key: key, cfg: cfg, since: time.Now(), groups: map[string]bool{}, filling: map[uint32]int{},
-		memory: dedup.NewMemory(e.store, key), dials: make(chan struct{}, maxDials),
+		memory: dedup.NewMemory(e.store, e.segments, key), dials: make(chan struct{}, maxDials),
 	}
 }
 
@@ -109,9 +109,7 @@ func (p *peer) stop() {
 
 // met notes what a peer's HELLO says.
 func (p *peer) met(h wire.Hello) {
-	p.memory.Senders.SetPeerEpoch(h.Epoch)
-	p.memory.Senders.SetPeerBound(int64(min(h.HistoryBytes, 1<<62)))
-	p.memory.Receivers.SetPeerEpoch(h.Epoch)
+	p.memory.SetPeer(h.Epoch, int64(min(h.HistoryBytes, 1<<62)))
 	p.mu.Lock()
 	p.version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
 	p.ports, p.features = h.Ports, h.Features

@@ -86,6 +86,7 @@ func (p *peer) status() PeerStatus {
 	if p.cfg.Address == "" && p.inbound > 0 {
 		s.Up, s.Reason, s.Problem = true, reason.None, ""
 	}
+	s.HistoryBytes += p.memory.SegmentBytes()
 	for _, h := range p.memory.Senders.Stats() {
 		s.HistoryBytes, s.HistoryDisk = s.HistoryBytes+h.MemoryBytes+h.IndexBytes, s.HistoryDisk+h.DiskBytes
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // offered are the codecs that Memory makes.
-var offered = []codec.Kind{codec.Native}
+var offered = []codec.Kind{codec.Native, codec.WANProxy, codec.WANProxy2}
 
 // Offers says why Memory cannot make the coders of a spec; nil: it can. A spec may come from the peer.
 func Offers(s codec.Spec) error {

@@ -17,6 +17,7 @@ import (
 type cache struct {
 	size   int  // bytes of a segment
 	sender bool // an encoder's
+	budget *budget
 
 	table  atomic.Pointer[table]
 	filter atomic.Pointer[filter] // a sender's
@@ -25,6 +26,9 @@ type cache struct {
 	most     int     // segments that there are slots for
 	capacity int     // segments that are kept: at most most
 	used     int     // slots that hold or held one; slot numbers begin at 1
+	live     int     // segments held
+	emptied  uint32  // chain of slots that held one, by older
+	taken    int64   // bytes of the budget
 	slabs    []*slab // the slots
 	newest   uint32  // of the chain of use
 	oldest   uint32
@@ -71,15 +75,20 @@ func perSlab(size int) int { return slabBytes / size }
 
 // slots returns how many segments fit into bound bytes, with all that is kept about them; at least minSlots.
 func slots(bound int64, size int, sender bool) int {
-	each := int64(size + entryBytes + 4*8) // a table has two to four entries for each slot
-	if sender {
-		each += 2*4 + 2*4 // two filters of at most 32 bits a slot, and the index of beginnings
-	}
-	return int(min(max(bound/each, minSlots), 1<<30))
+	return int(min(max(bound/slotBytes(size, sender), minSlots), 1<<30))
 }
 
-func newCache(size, capacity int, sender bool) *cache {
-	c := &cache{size: size, sender: sender, most: capacity, capacity: capacity, owners: nobody}
+// slotBytes returns the memory that a segment takes with all that is kept about it.
+func slotBytes(size int, sender bool) int64 {
+	n := int64(size + entryBytes + 4*8) // a table has two to four entries for each slot
+	if sender {
+		n += 2*4 + 2*4 // two filters of at most 32 bits a slot, and the index of beginnings
+	}
+	return n
+}
+
+func newCache(size, capacity int, sender bool, b *budget) *cache {
+	c := &cache{size: size, sender: sender, budget: b, most: capacity, capacity: capacity, owners: nobody}
 	c.makeTables(min(max(uint(bits.Len(uint(capacity))), minTable), firstTable))
 	return c
 }
@@ -181,16 +190,18 @@ func (c *cache) insert(h uint64, segment []byte, owner uint32) uint32 {
 
 // free returns a slot for a new segment.
 func (c *cache) free() uint32 {
-	if c.used >= c.capacity {
-		slot := c.evict()
+	full := c.live >= c.capacity || c.emptied == 0 && c.used == c.slots() && !c.enlarge()
+	for full && c.live > 0 {
+		c.evict()
+		full = c.live >= c.capacity
+	}
+	c.live++
+	if slot := c.emptied; slot != 0 {
+		c.emptied = c.entry(slot).older
 		if c.sender {
 			c.sweep()
 		}
 		return slot
-	}
-	if n := perSlab(c.size); c.used == len(c.slabs)*n {
-		n = min(n, c.most-c.used)
-		c.slabs = append(c.slabs, &slab{data: make([]byte, n*c.size), entries: make([]entry, n)})
 	}
 	c.used++
 	if 2*c.used > len(c.table.Load().entries) {
@@ -199,13 +210,39 @@ func (c *cache) free() uint32 {
 	return uint32(c.used)
 }
 
+// slots returns how many slots there is memory for. All slabs are full ones, but for the last if there are all slots that may be.
+func (c *cache) slots() int { return min(len(c.slabs)*perSlab(c.size), c.most) }
+
+// enlarge takes memory for more slots; false if there can be no more.
+func (c *cache) enlarge() bool {
+	n := min(perSlab(c.size), c.most-c.slots())
+	bytes := int64(n) * slotBytes(c.size, c.sender)
+	if n <= 0 || !c.budget.take(bytes) {
+		return false
+	}
+	c.taken += bytes
+	c.slabs = append(c.slabs, &slab{data: make([]byte, n*c.size), entries: make([]entry, n)})
+	return true
+}
+
+// giveBack gives the cache's memory back to the budget. It is not used after that.
+func (c *cache) giveBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget.used.Add(-c.taken)
+	c.taken = 0
+}
+
 // evict empties the slot that was used least recently.
-func (c *cache) evict() uint32 {
+func (c *cache) evict() {
 	slot := c.oldest
 	c.evicted = true
+	c.live--
 	c.unlink(slot)
-	c.table.Load().remove(c.entry(slot).hash, slot, func(s uint32) uint64 { return c.entry(s).hash })
-	return slot
+	e := c.entry(slot)
+	c.table.Load().remove(e.hash, slot, func(s uint32) uint64 { return c.entry(s).hash })
+	*e = entry{owner: nobody, older: c.emptied}
+	c.emptied = slot
 }
 
 // grow makes the tables larger.
@@ -271,11 +308,21 @@ func (c *cache) visible(slot, flow uint32) bool {
 	return e.epoch == c.epoch && (e.owner == everyone || e.owner == flow)
 }
 
-// retire makes the cache forget what the peer is known to hold, but not the bytes: they may be asked for.
-func (c *cache) retire() {
+// now returns the epoch.
+func (c *cache) now() uint32 {
 	c.mu.Lock()
-	c.epoch++
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	return c.epoch
+}
+
+// retire makes the cache forget what the peer is known to hold, but not the bytes: they may be asked for. An epoch that is not the
+// current one has been retired already.
+func (c *cache) retire(epoch uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if epoch == c.epoch {
+		c.epoch++
+	}
 }
 
 // flow returns a number for a new flow.
@@ -288,7 +335,7 @@ func (c *cache) flow() uint32 {
 	return c.owners
 }
 
-// resize changes how many segments the cache may hold. Slots that are in use already stay.
+// resize changes how many segments the cache may hold, at most as many as it was made for.
 func (c *cache) resize(capacity int) {
 	c.mu.Lock()
 	c.capacity = min(max(capacity, 1), c.most)
@@ -313,6 +360,15 @@ func (c *cache) put(segment []byte) {
 	c.mu.Lock()
 	c.insert(h, segment, everyone)
 	c.mu.Unlock()
+}
+
+// shrink lets the cache hold a sixteenth less: the peer has dropped what it should have, so it has less room than it said.
+func (c *cache) shrink() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.capacity > max(c.most>>4, minSlots) {
+		c.capacity -= c.capacity >> 4
+	}
 }
 
 // heldBytes returns the memory that the cache takes.

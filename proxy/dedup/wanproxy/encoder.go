@@ -71,9 +71,13 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 		e.encrypted.Store(true)
 	}
 	effort := codec.Effort(e.effort.Load())
+	epoch := uint32(0)
+	if e.cache != nil {
+		epoch = e.cache.now()
+	}
 	e.mu.Lock()
 	number := e.sent.number()
-	c := e.sent.put(src)
+	c := e.sent.put(src, epoch)
 	e.mu.Unlock()
 	e.out.begin(c, len(src), number)
 	if e.cache == nil || e.encrypted.Load() || effort == codec.EffortRaw {

@@ -57,10 +57,18 @@ func (e *Encoder) answer(ask codec.Ask, emit func(payload []byte) error) error {
 			return err
 		}
 	}
-	if ask.Retire && e.cache != nil {
-		e.cache.retire()
+	switch {
+	case e.cache == nil:
+	case ask.Retire:
+		e.mu.Lock()
+		epoch := e.sent.epoch(ask.Block)
+		e.mu.Unlock()
+		e.cache.retire(epoch)
+	case len(ask.Detail) > 0:
+		e.cache.shrink()
 	}
 	if known {
+		e.taught(ask.Detail)
 		return e.teach(learn, emit)
 	}
 	if ask.Block < e.asks.raw {
@@ -88,6 +96,31 @@ func (e *Encoder) learn(detail []byte) (payload []byte, known bool, err error) {
 		}
 	}
 	return payload, true, nil
+}
+
+// taught declares the segments of an ask: the peer has them when it acknowledges what was sent so far.
+func (e *Encoder) taught(detail []byte) {
+	c := e.cache
+	c.mu.Lock()
+	var list []declared
+	for r := (reader{b: detail[2:]}); len(r.b) > 0; {
+		h := r.hash()
+		slot := c.lookup(h)
+		if slot == 0 {
+			continue
+		}
+		if n := c.entry(slot); n.epoch != c.epoch || n.owner == nobody {
+			n.owner, n.epoch = e.flow, c.epoch
+		}
+		list = append(list, declared{hash: h, slot: slot, epoch: c.epoch})
+	}
+	c.mu.Unlock()
+	e.mu.Lock()
+	for i := range list {
+		list[i].block = e.sent.number() - 1
+	}
+	e.declared = append(e.declared, list...)
+	e.mu.Unlock()
 }
 
 // teach sends segments, and lets the decoder go on with what waits, in steps that bound what it gives out at once.

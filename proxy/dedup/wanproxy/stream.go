@@ -23,8 +23,9 @@ type chunk struct {
 
 // A block is what one payload stands for.
 type block struct {
-	pos int64
-	n   int
+	pos   int64
+	n     int
+	epoch uint32 // of the cache when it was encoded
 }
 
 // Sizes of chunks in bytes: a chunk has room for some blocks such as the one that it is taken for.
@@ -55,7 +56,7 @@ func (c *chunk) free() {
 }
 
 // put appends a block and returns the chunk that it ends.
-func (s *stream) put(src []byte) *chunk {
+func (s *stream) put(src []byte, epoch uint32) *chunk {
 	c := s.last()
 	if c == nil || cap(c.buf)-len(c.buf) < len(src) {
 		// Twice as much as the block, where the next size has that: chunks of small blocks are seldom changed.
@@ -66,7 +67,7 @@ func (s *stream) put(src []byte) *chunk {
 		c = s.begin(newChunk(want))
 	}
 	c.buf = append(c.buf, src...)
-	s.blocks = append(s.blocks, block{s.end, len(src)})
+	s.blocks = append(s.blocks, block{s.end, len(src), epoch})
 	s.end += int64(len(src))
 	return c
 }
@@ -132,6 +133,9 @@ func (s *stream) trim() {
 		s.chunks = s.chunks[:k]
 	}
 }
+
+// epoch returns the epoch of a block that is not acknowledged.
+func (s *stream) epoch(number uint64) uint32 { return s.blocks[s.done+int(number-s.first)].epoch }
 
 // block returns the bytes of a block that is not acknowledged.
 func (s *stream) block(number uint64) ([]byte, bool) {

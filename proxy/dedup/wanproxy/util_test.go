@@ -20,7 +20,9 @@ type ends struct {
 }
 
 func newEnds(spec codec.Spec, bound int64) *ends {
-	return &ends{spec, NewSenders(bound), NewReceivers(bound)}
+	send, _ := NewStore(2 * bound).Peer()
+	_, recv := NewStore(2 * bound).Peer()
+	return &ends{spec, send, recv}
 }
 
 // flow is a flow over a connection that delivers at once.
