@@ -11,6 +11,7 @@ import (
 
 	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/dedup"
+	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
@@ -84,6 +85,9 @@ func newOutlet(f *flow, local *sock) *outlet {
 		o.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 		n, err := unix.Poll(o.poll[:], 0)
 		o.more = err == nil && n > 0
+	}
+	if f.group != "" {
+		o.governor.Least = codec.EffortReferences
 	}
 	f.setEffort(o.governor.Effort())
 	return o

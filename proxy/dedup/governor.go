@@ -39,6 +39,9 @@ var cost = [codec.Efforts]time.Duration{codec.EffortRaw: 1, codec.EffortReferenc
 // idle because the encoder is not done, as long as that lets more through. It is arithmetic only and belongs to the goroutine that
 // encodes.
 type Governor struct {
+	// Least is what it never goes below: who sends raw what is to be found when it comes again keeps nothing of it.
+	Least codec.Effort
+
 	effort codec.Effort
 
 	// Since the last decision.
@@ -145,10 +148,10 @@ func (g *Governor) judge(rate float64, bound bool) bool {
 
 // gains tells whether less effort could let more through.
 func (g *Governor) gains() bool {
-	switch g.effort {
-	case codec.EffortRaw:
+	switch {
+	case g.effort <= g.Least:
 		return false
-	case codec.EffortReferences:
+	case g.effort == codec.EffortReferences:
 		return g.wire > g.raw-g.raw/16 // else references are what lets so much through
 	}
 	return g.wire > g.raw/16 // else there is next to nothing to compress
