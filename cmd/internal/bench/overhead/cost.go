@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench/wire"
 )
 
 // cost is what has been spent so far.
@@ -45,7 +47,7 @@ func (w *world) cost() (c cost, err error) {
 		}
 		c.agents += t
 	}
-	c.packets, err = wirePackets(w.lab.A)
+	c.packets, err = wire.Packets(w.lab.A)
 	return c, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench/wire"
 )
 
 // setting is one way to run the host; each has everything of the one before it, as far as that is possible.
@@ -51,17 +53,17 @@ func (s *setting) nearConfig(cgroup, peerKey string) []string {
 	}
 	lines := []string{historyLine}
 	if s.peer {
-		lines = append(lines, "peers:", fmt.Sprintf(`  - {name: b, address: "%s:%d", key: "%s"}`, service, peerPort, peerKey))
+		lines = append(lines, "peers:", fmt.Sprintf(`  - {name: b, address: "%s:%d", key: "%s"}`, wire.Service, peerPort, peerKey))
 	}
 	return append(lines, "rules:", fmt.Sprintf("  - {name: bench, remote: %s, ports: [%d-%d], congestion: %s%s}",
-		serviceNet, firstPort, bulkPort, hostCongestion(), rule))
+		wire.ServiceNet, firstPort, bulkPort, hostCongestion(), rule))
 }
 
 // farConfig is that of its peer, next to the services.
 func farConfig(peerKey string) []string {
 	return []string{
-		historyLine, fmt.Sprintf(`listen: "%s:%d"`, service, peerPort), "peers:",
-		fmt.Sprintf(`  - {name: a, key: "%s", allow: ["%s/32:%d-%d"]}`, peerKey, service, firstPort, bulkPort),
+		historyLine, fmt.Sprintf(`listen: "%s:%d"`, wire.Service, peerPort), "peers:",
+		fmt.Sprintf(`  - {name: a, key: "%s", allow: ["%s/32:%d-%d"]}`, peerKey, wire.Service, firstPort, bulkPort),
 	}
 }
 

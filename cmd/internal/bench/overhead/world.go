@@ -18,6 +18,7 @@ import (
 
 	"github.com/trunkline/trunkline/cmd/internal/bench"
 	"github.com/trunkline/trunkline/cmd/internal/bench/child"
+	"github.com/trunkline/trunkline/cmd/internal/bench/wire"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/cmd/internal/labagent"
 	"github.com/trunkline/trunkline/vmtest/lab"
@@ -46,7 +47,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.lab, err = lab.New(lab.Options{NoIPv6: true}); err != nil {
 		return fmt.Errorf("making the sites: %w", err)
 	}
-	if err := layWire(w.lab.A, w.lab.B); err != nil {
+	if err := wire.Lay(w.lab.A, w.lab.B); err != nil {
 		return err
 	}
 	if err := w.startServer(ctx); err != nil {
@@ -56,7 +57,7 @@ func (w *world) open(ctx context.Context) (err error) {
 }
 
 func (w *world) startServer(ctx context.Context) error {
-	cmd := w.lab.B.Command(ctx, w.session.Binary, ServeCommand, service.String())
+	cmd := w.lab.B.Command(ctx, w.session.Binary, ServeCommand, wire.Service.String())
 	cmd.Env = child.Env()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -158,7 +159,7 @@ func (w *world) load(ctx context.Context, kind string, duration time.Duration, p
 	// Not even a machine that makes each of a few connections slowly takes longer, unless something hangs.
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*overtime*duration+time.Minute, errors.New("the load hangs"))
 	defer cancel()
-	cmd := w.lab.A.Command(ctx, w.session.Binary, LoadCommand, kind, service.String(), duration.String(), strconv.Itoa(parallel),
+	cmd := w.lab.A.Command(ctx, w.session.Binary, LoadCommand, kind, wire.Service.String(), duration.String(), strconv.Itoa(parallel),
 		strconv.FormatUint(seed, 10))
 	cmd.Env = child.Env()
 	var diag strings.Builder

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package overhead
+// Package wire joins a lab's sites by a veth, for benches whose loads a link in user space would slow down.
+package wire
 
 import (
 	"fmt"
@@ -13,26 +14,26 @@ import (
 	"github.com/trunkline/trunkline/vmtest/lab"
 )
 
+const device = "wire0"
+
 // The wire joins the sites beside the lab's own link: a veth, which has no rate and whose work is all the kernel's. The
 // services have an address behind the next hop, for on-link destinations are never steered.
-const wireDevice = "wire0"
-
 var (
-	wireNear   = netip.MustParsePrefix("10.82.0.1/30")
-	wireFar    = netip.MustParsePrefix("10.82.0.2/30")
-	service    = netip.MustParseAddr("10.82.2.1")
-	serviceNet = netip.MustParsePrefix("10.82.2.0/24")
+	Near       = netip.MustParsePrefix("10.82.0.1/30")
+	far        = netip.MustParsePrefix("10.82.0.2/30")
+	Service    = netip.MustParseAddr("10.82.2.1")
+	ServiceNet = netip.MustParsePrefix("10.82.2.0/24")
 )
 
-// layWire makes the wire and gives the services their address.
-func layWire(near, far *lab.Site) error {
-	ns, err := os.Open(far.NetnsPath())
+// Lay makes the wire and gives the services their address.
+func Lay(nearSite, farSite *lab.Site) error {
+	ns, err := os.Open(farSite.NetnsPath())
 	if err != nil {
 		return fmt.Errorf("finding the far site's namespace: %w", err)
 	}
 	defer ns.Close()
-	err = near.Do(func() error {
-		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: wireDevice}, PeerName: wireDevice, PeerNamespace: netlink.NsFd(ns.Fd())}
+	err = nearSite.Do(func() error {
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: device}, PeerName: device, PeerNamespace: netlink.NsFd(ns.Fd())}
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("making a veth: %w", err)
 		}
@@ -41,11 +42,11 @@ func layWire(near, far *lab.Site) error {
 	if err != nil {
 		return err
 	}
-	if err := far.Do(func() error { return wireEnd(wireFar, netip.PrefixFrom(service, 32)) }); err != nil {
+	if err := farSite.Do(func() error { return end(far, netip.PrefixFrom(Service, 32)) }); err != nil {
 		return fmt.Errorf("the wire's far end: %w", err)
 	}
-	err = near.Do(func() error {
-		if err := wireEnd(wireNear); err != nil {
+	err = nearSite.Do(func() error {
+		if err := end(Near); err != nil {
 			return err
 		}
 		return routeToService()
@@ -56,10 +57,10 @@ func layWire(near, far *lab.Site) error {
 	return nil
 }
 
-func wireEnd(addresses ...netip.Prefix) error {
-	link, err := netlink.LinkByName(wireDevice)
+func end(addresses ...netip.Prefix) error {
+	link, err := netlink.LinkByName(device)
 	if err != nil {
-		return fmt.Errorf("finding %s: %w", wireDevice, err)
+		return fmt.Errorf("finding %s: %w", device, err)
 	}
 	for _, a := range addresses {
 		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(a)}); err != nil {
@@ -67,7 +68,7 @@ func wireEnd(addresses ...netip.Prefix) error {
 		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("setting %s up: %w", wireDevice, err)
+		return fmt.Errorf("setting %s up: %w", device, err)
 	}
 	// Closed connections keep their port for a minute: the default range would be used up within seconds.
 	const ports = "/proc/sys/net/ipv4/ip_local_port_range"
@@ -78,19 +79,19 @@ func wireEnd(addresses ...netip.Prefix) error {
 }
 
 func routeToService() error {
-	r := &netlink.Route{Dst: ipNet(serviceNet), Gw: wireFar.Addr().AsSlice()}
+	r := &netlink.Route{Dst: ipNet(ServiceNet), Gw: far.Addr().AsSlice()}
 	if err := netlink.RouteAdd(r); err != nil {
-		return fmt.Errorf("routing %s: %w", serviceNet, err)
+		return fmt.Errorf("routing %s: %w", ServiceNet, err)
 	}
 	return nil
 }
 
-// wirePackets counts what has crossed the wire in both directions, as the device saw it: a super-packet is one.
-func wirePackets(near *lab.Site) (n uint64, err error) {
-	err = near.Do(func() error {
-		link, err := netlink.LinkByName(wireDevice)
+// Packets counts what has crossed the wire in both directions, as the device saw it: a super-packet is one.
+func Packets(nearSite *lab.Site) (n uint64, err error) {
+	err = nearSite.Do(func() error {
+		link, err := netlink.LinkByName(device)
 		if err != nil {
-			return fmt.Errorf("counting packets of %s: %w", wireDevice, err)
+			return fmt.Errorf("counting packets of %s: %w", device, err)
 		}
 		n = link.Attrs().Statistics.TxPackets + link.Attrs().Statistics.RxPackets
 		return nil
