@@ -213,6 +213,9 @@ func (l *Leg) Acknowledge(pos uint64, n int) {
 	}
 	if n > 0 && pos >= s.base && s.broken == nil {
 		s.acked.add(pos, end)
+		for _, gone := range intersect(s.lacking.live(), []span{{pos, end}}) {
+			s.acked.remove(gone.lo, gone.hi)
+		}
 		s.trim()
 	}
 }

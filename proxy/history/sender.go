@@ -19,6 +19,7 @@ type Sender struct {
 	margin    uint64 // the lesser of both ends' margins
 	stall     time.Duration
 	acked     spans        // what the peer is known to hold, too
+	lacking   spans        // what the peer has said is gone: an acknowledgement that comes later does not bring it back
 	open      legHeap      // those with unacknowledged recorded blocks
 	comparing int          // legs that may be reading the ring without the lock
 	growing   atomic.Int64 // bytes that the index takes when it grows next, if that is soon
@@ -40,6 +41,7 @@ func newSender(s *Store, place place, bound int64) *Sender {
 	}
 	// Holes come from aborted legs only; forgetting the oldest range costs a repetition, not correctness.
 	g.acked.max = spansFor(g.ring.size)
+	g.lacking.max = maxGone
 	g.setPeerBound(0)
 	g.start()
 	g.ring.pool.add(g)
@@ -116,6 +118,7 @@ func (s *Sender) lack(r Report) {
 	}
 	for _, p := range r.Spans {
 		s.acked.remove(p.Low, p.High)
+		s.lacking.add(p.Low, p.High)
 	}
 }
 
@@ -137,6 +140,7 @@ func (s *Sender) trim() {
 		low = max(low, s.head-s.bound)
 	}
 	s.acked.trim(low)
+	s.lacking.trim(low)
 }
 
 // Stats returns the state of the log.
