@@ -21,6 +21,7 @@ type Decoder struct {
 
 	mu     sync.Mutex // guards all below: Rest comes from other goroutines
 	unzip  unpacker
+	model  *model // nil: there is none now
 	tail   tail
 	next   uint64 // number of the next block
 	asking bool
@@ -55,8 +56,18 @@ func (d *Decoder) Rest() {
 }
 
 func (d *Decoder) shrink() {
+	d.forget()
 	d.unzip.rest()
 	d.out, d.lits, d.ops = nil, nil, nil
+}
+
+// forget gives the model back and ends the compressed stream.
+func (d *Decoder) forget() {
+	d.unzip.live = false
+	if d.model != nil {
+		models.Put(d.model)
+		d.model = nil
+	}
 }
 
 // Close gives back what the decoder holds.
@@ -129,14 +140,15 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 	flags, r := payload[0], reader{b: payload[1:]}
 	b.place.number, b.place.recorded = d.next, flags&flagRecorded != 0
 	b.restart, b.form = flags&flagRestart != 0, formOf(flags)
-	if b.form >= forms || b.restart && (b.form != formRaw || flags&(flagGap|flagOps) != 0) {
+	if b.restart && (b.form != formRaw || flags&(flagGap|flagOps) != 0) {
 		return b, fmt.Errorf("flags %#x: %w", flags, errFormat)
 	}
 	if b.restart {
 		if n := r.uvarint(); n != d.next {
 			return b, fmt.Errorf("restart of block %d instead of %d: %w", n, d.next, errFormat)
 		}
-		d.unzip.live, d.placed = false, false
+		d.forget()
+		d.placed = false
 		d.tail.clear()
 	}
 	d.parsePlace(&r, flags, &b.place)
@@ -160,7 +172,8 @@ func (d *Decoder) parse(payload []byte) (b block, err error) {
 	case b.refs > 0 && !d.placed,
 		(lits == 0) != (b.form == formNone),
 		lits == 0 && len(b.lits) != 0,
-		b.form == formRaw && len(b.lits) != lits:
+		b.form == formRaw && len(b.lits) != lits,
+		b.form >= formModel && (lits > modelMost || b.prime > modelPrime):
 		return b, fmt.Errorf("literals of block %d: %w", d.next, errFormat)
 	}
 	return b, nil
@@ -243,18 +256,34 @@ func (d *Decoder) build(b block) ([]byte, error) {
 	return d.out, d.join(b, lits)
 }
 
-// unpack fills dst with the next part of the stream, which may begin with it.
+// unpack fills dst with what the literals of a block stand for.
 func (d *Decoder) unpack(dst []byte, b block) error {
-	if b.form.fresh() {
-		var prime []byte
-		if b.prime > 0 {
-			prime = d.tail.last(b.prime)
-		}
-		if err := d.unzip.begin(b.form.stage(), prime); err != nil {
-			return err
-		}
+	var prime []byte
+	if b.prime > 0 {
+		prime = d.tail.last(b.prime)
 	}
-	return d.unzip.take(dst, b.lits, b.form.stage(), b.form == formShort)
+	var err error
+	switch b.form {
+	case formModelNew:
+		if d.model != nil {
+			models.Put(d.model)
+		}
+		d.model = newModel(prime)
+	case formZstd:
+		err = d.unzip.begin(codec.Zstd, prime)
+	case formZlib:
+		err = d.unzip.begin(codec.Zlib, prime)
+	}
+	switch {
+	case err != nil:
+		return err
+	case b.form < formModel:
+		return d.unzip.take(dst, b.lits, b.form == formShort)
+	case d.model == nil:
+		return errRested
+	}
+	d.model.decode(dst, b.lits)
+	return nil
 }
 
 // join puts literals and what the history holds together. It hashes the bytes while they are in the processor's near caches.

@@ -12,8 +12,8 @@
 //	gap         uvarint: bytes from the end of the leg's last recorded block, or from position; only with flagGap
 //	length      uvarint: raw bytes
 //	operations  literal length, then, unless the block is full, reference length and reference; and so on until it is full
-//	prime       uvarint: bytes; only with a form that begins a compressed stream
-//	literals    all literal bytes of the block, raw or as the next part of the leg's compressed stream
+//	prime       uvarint: bytes; only with a form that begins a stream or a model
+//	literals    all literal bytes of the block, in one of the forms
 //	check       8 bytes, or 4 if the block is shorter than 512 bytes and no restart
 //
 // A reference is a zigzag varint: the distance from the end of the leg's last reference, or, with flagPlace, from
@@ -22,12 +22,14 @@
 // place is found out too.
 //
 // Literals go through one compressed stream, zstd or raw deflate, which is flushed with each block. Of a deflate stream the four
-// bytes that end each flush are left out, of a zstd stream, with formShort, the header of the only block. The stream begins anew
-// at the sender's will: because it was given up while the flow was idle, or because more or less effort is to be spent. Then
-// it is primed with the last bytes of the flow that were literals, as many as prime says, which both ends keep: as a
-// raw dictionary, number 1 in zstd's terms, or as deflate's preset window. A zstd stream looks back 8 MiB at most.
+// bytes that end each flush are left out, of a zstd stream, with formShort, the header of the only block. With zstd, up to 512
+// bytes of literals go through a model of the flow's small blocks instead, which makes half as much of a message. Stream and model
+// begin anew at the sender's will: because they were given up while the flow was idle, or because more or less effort is to be
+// spent. Then they are primed with the last bytes of the flow that were literals, as many as prime says, which both ends keep: 32 KiB
+// at most, 2 KiB for a model. In zstd's terms they are a raw dictionary, number 1, in deflate's the preset window. A zstd
+// stream looks back 8 MiB at most.
 //
 // A decoder that cannot make a block asks for it. It drops all that follows until the block comes again as a restart:
 // raw, with nothing referred to. The encoder sends all later blocks again in this way, and then goes on as usual; the
-// compressed stream begins anew, and no literals before that prime it.
+// compressed stream and the model begin anew, and no literals before that prime them.
 package native

@@ -30,7 +30,8 @@ type Encoder struct {
 	work      sync.Mutex // held while a block is encoded or sent again
 	match     matcher
 	zip       packer
-	packed    time.Time // when something was last packed
+	model     *model    // nil: there is none now
+	encoded   time.Time // when a block was last encoded
 	tail      tail
 	effort    atomic.Uint32
 	sniff     sniff.Sniffer
@@ -83,6 +84,11 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	if e.sniff.Encrypted(src) {
 		e.encrypted.Store(true)
 	}
+	now := time.Now()
+	if now.Sub(e.encoded) > restAfter {
+		e.forget()
+	}
+	e.encoded = now
 	number := e.next()
 	b := outgoing{src: src}
 	if e.leg != nil && !e.encrypted.Load() {

@@ -8,8 +8,6 @@ import (
 	"math/bits"
 
 	"github.com/cespare/xxhash/v2"
-
-	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 const (
@@ -31,37 +29,21 @@ const (
 type form byte
 
 const (
-	formNone    form = iota // there are none
-	formRaw                 // the bytes
-	formZstd                // the next part of the leg's zstd stream
-	formShort               // the same, where that is one compressed block, without the block's header
-	formZstdNew             // the first part of a zstd stream, behind the number of bytes that prime it
-	formZlib                // the next part of the leg's deflate stream
-	formZlibNew             // the first part of a deflate stream, behind the number of bytes that prime it
-	forms
+	formNone     form = iota // there are none
+	formRaw                  // the bytes
+	formOn                   // the next part of the leg's compressed stream
+	formShort                // the same of a zstd stream, where that is one compressed block, without the block's header
+	formZstd                 // the first part of a zstd stream, behind the number of bytes that prime it
+	formZlib                 // the first part of a deflate stream, behind the number of bytes that prime it
+	formModel                // what the leg's model makes of them
+	formModelNew             // what a new model makes of them, behind the number of bytes that prime it
 )
 
 func formOf(flags byte) form { return form(flags >> formShift) }
 
-// packed tells whether literals are part of a stream, fresh whether they begin it.
-func (f form) packed() bool { return f >= formZstd && f < forms }
-func (f form) fresh() bool  { return f == formZstdNew || f == formZlibNew }
-
-// begins returns the form of a part that begins the stream.
-func (f form) begins() form {
-	if f == formZlib {
-		return formZlibNew
-	}
-	return formZstdNew
-}
-
-// stage returns what packed the literals.
-func (f form) stage() codec.Stage {
-	if f >= formZlib {
-		return codec.Zlib
-	}
-	return codec.Zstd
-}
+// packed tells whether literals are compressed, fresh whether they begin a stream or a model.
+func (f form) packed() bool { return f > formRaw }
+func (f form) fresh() bool  { return f == formZstd || f == formZlib || f == formModelNew }
 
 var errFormat = errors.New("malformed block")
 

@@ -9,7 +9,7 @@ import (
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
-// restAfter is after how long without literals the compressed stream begins anew, whether or not Rest was called: the decoder,
+// restAfter is after how long without payloads the compressed stream begins anew, whether or not Rest was called: the decoder,
 // which is told nothing, gives its end up some time later.
 const restAfter = 5 * time.Second
 
@@ -31,6 +31,7 @@ func (e *Encoder) Rest() {
 
 // shrink gives back what can be built again; both locks are held.
 func (e *Encoder) shrink() {
+	e.forget()
 	e.zip.rest()
 	e.match.shrink()
 	e.lits, e.spare = nil, nil
@@ -41,29 +42,39 @@ func (e *Encoder) shrink() {
 
 // appendLiterals appends literals, compressed where that promises to pay.
 func (e *Encoder) appendLiterals(dst, lits []byte) ([]byte, form) {
-	effort := e.level()
 	if e.opt.Stage == codec.StageNone || e.encrypted.Load() {
 		return append(dst, lits...), formRaw
 	}
 	defer e.tail.add(lits)
-	if effort < codec.EffortFastest || !e.worth(lits) {
-		return append(dst, lits...), formRaw
+	effort := e.level()
+	switch {
+	case effort < codec.EffortFastest:
+	case e.opt.Stage == codec.Zstd && len(lits) <= modelMost:
+		if out, f := e.appendModelled(dst, lits); f != formNone {
+			return out, f
+		}
+	case e.worth(lits):
+		return e.appendPacked(dst, lits, effort)
 	}
-	now := time.Now()
-	goesOn := e.zip.goesOn(effort) && now.Sub(e.packed) < restAfter
-	e.packed = now
-	f := formZstd
-	if e.opt.Stage == codec.Zlib {
-		f = formZlib
-	}
-	if !goesOn {
-		f = f.begins()
-		dst = e.begin(dst, effort)
+	return append(dst, lits...), formRaw
+}
+
+// appendPacked appends the next part of the compressed stream.
+func (e *Encoder) appendPacked(dst, lits []byte, effort codec.Effort) ([]byte, form) {
+	f := formOn
+	if !e.zip.goesOn(effort) {
+		f = formZstd
+		if e.opt.Stage == codec.Zlib {
+			f = formZlib
+		}
+		prime := e.prime(primeBytes)
+		e.zip.begin(effort, prime)
+		dst = binary.AppendUvarint(dst, uint64(len(prime)))
 	}
 	start := len(dst)
 	dst = e.zip.add(dst, lits)
 	e.probe.Result(len(lits), len(dst)-start)
-	if f == formZstd {
+	if f == formOn && e.opt.Stage == codec.Zstd {
 		if part, ok := shorten(dst[start:]); ok {
 			return dst[:start+copy(dst[start:], part)], formShort
 		}
@@ -71,17 +82,37 @@ func (e *Encoder) appendLiterals(dst, lits []byte) ([]byte, form) {
 	return dst, f
 }
 
+// appendModelled appends what the model makes of a few literals.
+func (e *Encoder) appendModelled(dst, lits []byte) ([]byte, form) {
+	f := formModel
+	if e.model == nil {
+		f = formModelNew
+		prime := e.prime(modelPrime)
+		e.model = newModel(prime)
+		dst = binary.AppendUvarint(dst, uint64(len(prime)))
+	}
+	return e.model.encode(dst, lits), f
+}
+
+// forget gives the model back and begins streams anew: the decoder may have given its ends up.
+func (e *Encoder) forget() {
+	e.zip.live = false
+	if e.model != nil {
+		models.Put(e.model)
+		e.model = nil
+	}
+}
+
+// prime returns up to most of the flow's last literals.
+func (e *Encoder) prime(most int) []byte {
+	n := min(e.tail.len(), most)
+	if n < primeLeast {
+		return nil
+	}
+	return e.tail.last(n)
+}
+
 // worth tells whether to try to compress literals: less and less often where that fails, unless they look as if they would.
 func (e *Encoder) worth(lits []byte) bool {
 	return e.probe.Try(len(lits)) || len(lits) >= probeBytes && !dense(lits)
-}
-
-// begin begins the compressed stream anew, and appends by how many of the flow's last literals it is primed.
-func (e *Encoder) begin(dst []byte, effort codec.Effort) []byte {
-	var prime []byte
-	if n := e.tail.len(); n >= primeLeast {
-		prime = e.tail.last(n)
-	}
-	e.zip.begin(effort, prime)
-	return binary.AppendUvarint(dst, uint64(len(prime)))
 }

@@ -30,7 +30,8 @@ func (e *Encoder) Resend(ask codec.Ask, emit func(payload []byte) error) error {
 		e.match.log.Retire(b.gen)
 	}
 	// Both ends begin anew: the zstd stream, and what positions are relative to.
-	e.zip.live, e.placed, e.match.next = false, false, 0
+	e.forget()
+	e.placed, e.match.next = false, 0
 	e.tail.clear()
 	var buf []byte
 	for {

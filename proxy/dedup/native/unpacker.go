@@ -67,13 +67,13 @@ func (u *unpacker) begin(stage codec.Stage, prime []byte) error {
 
 // take fills dst with what the stream gives for a part; short says that the part is one zstd block without its header. The
 // encoder flushes at the end of every part, so that all of it is used up then.
-func (u *unpacker) take(dst, part []byte, stage codec.Stage, short bool) error {
-	if !u.live || u.stage != stage {
+func (u *unpacker) take(dst, part []byte, short bool) error {
+	if !u.live || short && u.stage != codec.Zstd {
 		return errRested
 	}
-	u.in.set(part, stage, short)
+	u.in.set(part, u.stage, short)
 	_, err := io.ReadFull(u.r, dst)
-	if err == nil && u.in.left() > maxLeft(stage) {
+	if err == nil && u.in.left() > maxLeft(u.stage) {
 		err = errFormat
 	}
 	if err != nil {
