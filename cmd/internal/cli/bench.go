@@ -12,11 +12,13 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/bench/cc"
 	"github.com/trunkline/trunkline/cmd/internal/bench/dedup"
 	"github.com/trunkline/trunkline/cmd/internal/bench/overhead"
+	"github.com/trunkline/trunkline/cmd/internal/bench/relay"
 )
 
 // benches is the catalogue of experiments, in the order of the help.
 var benches = []func() *bench.Bench{
 	overhead.New,
+	relay.New,
 	cc.New,
 	dedup.New,
 }
@@ -82,6 +84,20 @@ func benchChildren() []*cobra.Command {
 			Use: cc.SendCommand + " ORDER", Hidden: true, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return cc.SendMain(args, cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		},
+		{
+			Use: relay.ServeCommand + " ADDRESS", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return relay.ServeMain(args, cmd.OutOrStdout()) },
+		},
+		{
+			Use: relay.PassCommand + " LISTEN TARGET plain|tls near|far PACING", Hidden: true, Args: cobra.ExactArgs(5),
+			RunE: func(cmd *cobra.Command, args []string) error { return relay.PassMain(args, cmd.OutOrStdout()) },
+		},
+		{
+			Use: relay.FetchCommand + " ADDRESS", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return relay.FetchMain(args, cmd.InOrStdin(), cmd.OutOrStdout())
 			},
 		},
 		{
