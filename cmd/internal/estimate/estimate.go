@@ -37,7 +37,15 @@ type estimator struct {
 
 // Run reads everything that the options name and tells what would have been sent.
 func Run(o Options) (*Result, error) {
-	e := &estimator{Options: o, up: twoends.New(o.History), down: twoends.New(o.History)}
+	up, err := twoends.New(o.History)
+	if err != nil {
+		return nil, err
+	}
+	down, err := twoends.New(o.History)
+	if err != nil {
+		return nil, err
+	}
+	e := &estimator{Options: o, up: up, down: down}
 	e.result = &Result{Codec: o.Spec.String(), HistoryBytes: o.History}
 	e.say = bench.NewProgress(o.Stderr)
 	defer e.say.Close()
@@ -95,7 +103,10 @@ func (e *estimator) file(s source, r io.Reader) error {
 	if s.size > 0 {
 		bound = min(bound, max(s.size, leastProbe))
 	}
-	l := newLane(e.up, e.Spec, bound, e.frames)
+	l, err := newLane(e.up, e.Spec, bound, e.frames)
+	if err != nil {
+		return err
+	}
 	defer func() { e.frames = l.frames }()
 	if e.buffer == nil {
 		e.buffer = make([]byte, codec.MaxBlock)

@@ -42,8 +42,12 @@ type lane struct {
 }
 
 // newLane opens a lane; aloneBytes is how far back repeats within the lane itself are looked for.
-func newLane(p *twoends.Peering, s codec.Spec, aloneBytes int64, buffer []byte) *lane {
-	return &lane{flow: p.Begin(s, codec.EffortDefault, buffer), alone: twoends.NewProbe(s, aloneBytes)}
+func newLane(p *twoends.Peering, s codec.Spec, aloneBytes int64, buffer []byte) (*lane, error) {
+	alone, err := twoends.NewProbe(s, aloneBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &lane{flow: p.Begin(s, codec.EffortDefault, buffer), alone: alone}, nil
 }
 
 // send carries one block.

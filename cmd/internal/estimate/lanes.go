@@ -33,7 +33,11 @@ func (l *lanes) touch(h *half) error {
 	if h.dir == fromServer {
 		peering = l.estimator.down
 	}
-	h.lane = newLane(peering, l.estimator.Spec, min(probeBytes, l.estimator.History), nil)
+	lane, failure := newLane(peering, l.estimator.Spec, min(probeBytes, l.estimator.History), nil)
+	if failure != nil {
+		return failure
+	}
+	h.lane = lane
 	h.spot = len(l.open)
 	l.open = append(l.open, h)
 	return err

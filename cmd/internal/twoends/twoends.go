@@ -12,6 +12,7 @@ import (
 
 	engine "github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
+	"github.com/trunkline/trunkline/proxy/dedup/wanproxy"
 	"github.com/trunkline/trunkline/proxy/history"
 	"github.com/trunkline/trunkline/proxy/wire"
 )
@@ -19,17 +20,29 @@ import (
 // Peering is one direction between two ends that have said hello: what the near one sends and the far one remembers.
 type Peering struct{ near, far *engine.Memory }
 
-// New makes ends with empty histories of bound bytes.
-func New(bound int64) *Peering {
-	p := &Peering{near: memory(bound), far: memory(bound)}
-	p.near.Senders.SetPeerEpoch(p.far.Receivers.Epoch())
-	p.far.Receivers.SetPeerEpoch(p.near.Receivers.Epoch())
-	return p
+// New makes ends with empty histories that take so many bytes each, a part of which is a margin for what is on its way.
+func New(bytes int64) (*Peering, error) {
+	near, err := memory(bytes)
+	if err != nil {
+		return nil, err
+	}
+	far, err := memory(bytes)
+	if err != nil {
+		return nil, err
+	}
+	near.SetPeer(far.Receivers.Epoch(), 0)
+	far.SetPeer(near.Receivers.Epoch(), 0)
+	return &Peering{near: near, far: far}, nil
 }
 
 // memory is one that is gone with the process.
-func memory(bound int64) *engine.Memory {
-	return &engine.Memory{Senders: history.NewSenders(bound), Receivers: history.NewReceivers(bound)}
+func memory(bytes int64) (*engine.Memory, error) {
+	store, err := history.Open(history.Options{MemoryBytes: bytes})
+	if err != nil {
+		return nil, fmt.Errorf("making a history of %d bytes: %w", bytes, err)
+	}
+	// Half of a store of segments is for what is received, and there is only one direction here.
+	return engine.NewMemory(store, wanproxy.NewStore(2*bytes), []byte(group)), nil
 }
 
 const group = "flows"
@@ -147,13 +160,17 @@ type Probe struct {
 	sent uint64
 }
 
-// NewProbe makes a probe that remembers bound bytes.
-func NewProbe(s codec.Spec, bound int64) *Probe {
-	p := &Probe{near: memory(bound)}
+// NewProbe makes a probe whose history takes so many bytes.
+func NewProbe(s codec.Spec, bytes int64) (*Probe, error) {
+	near, err := memory(bytes)
+	if err != nil {
+		return nil, err
+	}
+	p := &Probe{near: near}
 	s.Stage = codec.StageNone
 	p.enc = p.near.Encoder(s, group)
 	p.enc.SetEffort(codec.EffortReferences)
-	return p
+	return p, nil
 }
 
 // Send takes one block, 1 to codec.MaxBlock bytes.

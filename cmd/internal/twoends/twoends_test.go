@@ -10,8 +10,17 @@ import (
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
+func peering(t *testing.T) *Peering {
+	t.Helper()
+	p, err := New(64 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestFlow(t *testing.T) {
-	p := New(64 << 20)
+	p := peering(t)
 	data := make([]byte, 240_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	for _, pass := range []string{"first", "again"} {
@@ -34,7 +43,7 @@ func TestFlow(t *testing.T) {
 }
 
 func TestFlowTellsWhatIsWrong(t *testing.T) {
-	p := New(64 << 20)
+	p := peering(t)
 	for name, want := range map[string][]byte{"other": []byte("abcx"), "short": []byte("abc"), "long": []byte("abcde")} {
 		f := p.Begin(codec.Spec{}, codec.EffortDefault, nil)
 		f.Send([]byte("abcd"))
@@ -48,7 +57,10 @@ func TestFlowTellsWhatIsWrong(t *testing.T) {
 func TestProbe(t *testing.T) {
 	data := make([]byte, 200_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
-	p := NewProbe(codec.Spec{}, 64<<20)
+	p, err := NewProbe(codec.Spec{}, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.Send(data[:100_000])
 	p.Send(data[100_000:])
 	p.Send(data[50_000:150_000])

@@ -162,10 +162,13 @@ func (e *experiment) trip(s codec.Spec, c cut, effort codec.Effort, rate float64
 	bound := e.history
 	for _, l := range legs {
 		if e.history == 0 {
-			bound += int64(len(l.data))
+			bound += historyShare * int64(len(l.data))
 		}
 	}
-	p := twoends.New(max(bound, leastHistory))
+	p, err := twoends.New(max(bound, leastHistory))
+	if err != nil {
+		return err
+	}
 	for _, l := range legs {
 		var over *link
 		if rate > 0 {
@@ -180,7 +183,12 @@ func (e *experiment) trip(s codec.Spec, c cut, effort codec.Effort, rate float64
 	return nil
 }
 
-const leastHistory = 64 << 20 // bytes
+// Histories hold leastHistory bytes and historyShare times what goes over them, unless --history says otherwise: one that is about to
+// overwrite what a repeat refers to records it anew, which costs time and is not what passes are to show.
+const (
+	leastHistory = 64 << 20
+	historyShare = 4
+)
 
 type tripLeg struct {
 	key  key

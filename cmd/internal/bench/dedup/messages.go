@@ -52,7 +52,11 @@ func (e *experiment) sendRecords(f file, s codec.Spec) error {
 		e.messages[s] = m
 	}
 	data := f.data[:min(len(f.data), records*recordBytes)]
-	flow := twoends.New(leastHistory).Begin(s, codec.EffortDefault, e.buffer)
+	p, err := twoends.New(leastHistory)
+	if err != nil {
+		return err
+	}
+	flow := p.Begin(s, codec.EffortDefault, e.buffer)
 	defer func() { e.buffer = flow.End() }()
 	flow.Clock = cpuTime
 	m.wire = m.wire[:0]

@@ -25,7 +25,7 @@ type settings struct {
 	cuts    []cut
 	rate    float64 // bits a second; 0: the sink takes everything at once
 	effort  codec.Effort
-	history int64 // bytes; 0: as much as the files of a trip need
+	history int64 // bytes; 0: more than the files of a trip need
 }
 
 const maxRuns = 1000
@@ -41,7 +41,7 @@ func (e *experiment) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.effortText, "effort", codec.EffortDefault.String(), "work for new bytes without --rate: raw, references, fastest, default or better")
 	f.StringVar(&e.leastText, "least", "64KiB", "size of the smallest file of --dir that is sent")
 	f.StringVar(&e.mostText, "most", "256MiB", "how much of each file is sent at most")
-	f.StringVar(&e.hist, "history", "", "what each end remembers, like 256MiB (default: as much as the files need)")
+	f.StringVar(&e.hist, "history", "", "what each end remembers, like 256MiB (default: more than the files need)")
 }
 
 // check reads the flags.
@@ -121,7 +121,7 @@ func (e *experiment) chooseSpecs() error {
 }
 
 // codecKinds are the names of the codecs that there are.
-func codecKinds() []string { return codec.Kinds()[:1] }
+func codecKinds() []string { return codec.Kinds() }
 
 func parseEffort(s string) (codec.Effort, error) {
 	for e := range codec.Efforts {
