@@ -19,7 +19,10 @@ type Group struct {
 	Values []float64 // one at least
 }
 
-// LogBars draws bars side by side at each of the axes' names, on a logarithmic scale that begins at 1, with a legend above.
+// legendShare is the part of the width that the legend takes.
+const legendShare = 0.17
+
+// LogBars draws bars side by side at each of the axes' names, on a logarithmic scale that begins at 1, with a legend at their right.
 func LogBars(axes Axes, groups []Group) func(*plot.Plot) error {
 	return func(p *plot.Plot) error {
 		p.Title.Text, p.Y.Label.Text = axes.Title, axes.Y
@@ -28,7 +31,7 @@ func LogBars(axes Axes, groups []Group) func(*plot.Plot) error {
 		grid.Vertical.Width, grid.Horizontal.Color = 0, color.Gray{0xdd}
 		p.Add(grid)
 		// Bars begin at 0, which has no logarithm: so heights are logarithms, and the ticks say of what.
-		width := 0.8 * plotWidth * 0.88 / vg.Length(max(len(groups)*len(axes.Names), 1))
+		width := 0.8 * 0.88 * (1 - legendShare) * plotWidth / vg.Length(max(len(groups)*len(axes.Names), 1))
 		top := 0.0
 		for i, g := range groups {
 			heights := make(plotter.Values, len(g.Values))
@@ -48,7 +51,8 @@ func LogBars(axes Axes, groups []Group) func(*plot.Plot) error {
 		p.NominalX(axes.Names...)
 		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = math.Pi/4, -1, -0.5
 		p.X.Tick.Label.Font.Size = vg.Points(8)
-		p.Y.Min, p.Y.Max = 0, math.Ceil(top)+0.2*float64(1+len(groups)/3) // room for the legend
+		p.X.Min, p.X.Max = -0.5, float64(len(axes.Names))/(1-legendShare)-0.5
+		p.Y.Min, p.Y.Max = 0, max(math.Ceil(top), 1)
 		p.Y.Tick.Marker = decades(math.Ceil(top))
 		smallLegend(p)
 		return nil

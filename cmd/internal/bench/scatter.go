@@ -50,4 +50,5 @@ func smallLegend(p *plot.Plot) {
 	p.Legend.Top = true
 	p.Legend.TextStyle.Font.Size = vg.Points(7)
 	p.Legend.Padding = vg.Points(1)
+	p.Legend.ThumbnailWidth = vg.Points(10)
 }

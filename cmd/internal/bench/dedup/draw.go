@@ -13,11 +13,11 @@ func (e *experiment) plots(rows []latencyRow) (plots []bench.Plot) {
 	for _, wan := range wansMbps {
 		var points []bench.Line
 		for _, r := range rows {
-			if r.WAN == wan && r.Codec != "none" && r.Pass != "mod5" {
-				points = append(points, bench.Line{Name: r.name, X: []float64{100 * r.SavedLatency}, Y: []float64{100 * r.SavedBandwidth}})
+			if r.WAN == wan && r.Pass == "second" {
+				points = append(points, bench.Line{Name: r.Codec + stageSuffix(r.Stage), X: []float64{100 * r.SavedLatency}, Y: []float64{100 * r.SavedBandwidth}})
 			}
 		}
-		title := fmt.Sprintf("Bandwidth and latency saved, WAN of %v Mbit/s, mean of %d files", wan, len(e.files))
+		title := fmt.Sprintf("Second send: bandwidth and latency saved, WAN of %v Mbit/s, mean of %d files", wan, len(e.files))
 		plots = append(plots, bench.Plot{Name: fmt.Sprintf("saved-%vmbit", wan), Draw: bench.Scatter(bench.Axes{Title: title,
 			X: "latency saved, %", Y: "bandwidth saved, %"}, points)})
 	}
