@@ -82,7 +82,7 @@ func slots(bound int64, size int, sender bool) int {
 func slotBytes(size int, sender bool) int64 {
 	n := int64(size + entryBytes + 4*8) // a table has two to four entries for each slot
 	if sender {
-		n += 2*4 + 2*4 // two filters of at most 32 bits a slot, and the index of beginnings
+		n += 2*8 + 2*4 // two filters of at most 64 bits a slot, and the index of beginnings
 	}
 	return n
 }
@@ -255,7 +255,7 @@ func (c *cache) makeTables(b uint) {
 	t := newTable(b)
 	var f *filter
 	if c.sender {
-		f = newFilter(b + 3)
+		f = newFilter(b + 4)
 		c.begins = make([]uint32, 1<<(b-1))
 	}
 	for slot := c.oldest; slot != 0; slot = c.entry(slot).newer {

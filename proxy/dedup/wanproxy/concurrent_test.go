@@ -12,14 +12,14 @@ import (
 
 // TestConcurrent: many flows share the caches of a group, which are too small for all they send.
 func TestConcurrent(t *testing.T) {
-	pool := append(append(text(1, 300_000), random(1, 300_000)...), rich(1, 100_000)...)
+	pool := append(append(text(1, 150_000), random(1, 150_000)...), rich(1, 50_000)...)
 	for _, spec := range []codec.Spec{{Kind: codec.WANProxy, Stage: codec.Zstd}, {Kind: codec.WANProxy2, Stage: codec.StageNone, SegmentBytes: 256}} {
-		for _, bound := range []int64{300 << 10, 8 << 20} {
+		for _, bound := range []int64{150 << 10, 4 << 20} {
 			e := newEnds(spec, bound)
 			var wg sync.WaitGroup
-			for i := range 8 {
+			for i := range 6 {
 				wg.Go(func() {
-					for n := range 4 {
+					for n := range 3 {
 						f := e.flow()
 						next := varied(uint64(i*10 + n))
 						for left := edit(uint64(i), pool[i*1000:], 1+n); len(left) > 0; {

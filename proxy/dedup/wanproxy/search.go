@@ -253,17 +253,47 @@ func (s *searcher) scan(limit int64) uint32 {
 // returns how many it passed.
 func (s *searcher) roll(at, n int) int {
 	o := &s.e.out
+	if stop := int(s.begin-o.base) - at; 0 <= stop && stop < n { // its hash is needed to declare it
+		if passed := s.rollOn(at, stop+1); passed <= stop {
+			return passed
+		}
+		return stop
+	}
+	return s.rollOn(at, n)
+}
+
+// rollOn is roll without an eye on begin. Two positions at a time, so that only every other multiplication has to wait for the
+// one before.
+func (s *searcher) rollOn(at, n int) int {
+	o := &s.e.out
 	f := s.e.cache.filter.Load()
-	words, shift := f.words, f.shift
+	words, shift := f.words, f.shift&63
 	h, gone := s.hash, s.gone
 	out, in := o.buf[at-1:at-1+n], o.buf[at-1+s.size:at-1+s.size+n]
 	in = in[:len(out)]
-	stop := int(s.begin-o.base) - at // its hash is needed to declare it
-	for i, b := range out {
-		h = h*base + uint64(in[i]) - uint64(b)*gone
-		bit := h * spread >> shift
-		if atomic.LoadUint64(&words[bit>>6])>>(bit&63)&1 != 0 || i == stop {
-			s.hash = h
+	i := 0
+	for ; i < len(out)-1; i += 2 {
+		first := uint64(in[i]) - uint64(out[i])*gone
+		second := uint64(in[i+1]) - uint64(out[i+1])*gone
+		h1 := h*base + first
+		h = h*base2 + first*base + second
+		bit1, bit2 := h1*spread>>shift, h*spread>>shift
+		maybe1 := atomic.LoadUint64(&words[bit1>>6]) >> (bit1 & 63) & 1
+		maybe2 := atomic.LoadUint64(&words[bit2>>6]) >> (bit2 & 63) & 1
+		if maybe1|maybe2 == 0 {
+			continue
+		}
+		if maybe1 != 0 {
+			s.hash = h1
+			return i
+		}
+		s.hash = h
+		return i + 1
+	}
+	if i < len(out) {
+		h = h*base + uint64(in[i]) - uint64(out[i])*gone
+		s.hash = h
+		if bit := h * spread >> shift; atomic.LoadUint64(&words[bit>>6])>>(bit&63)&1 != 0 {
 			return i
 		}
 	}

@@ -50,7 +50,8 @@ func (c *chunk) free() {
 	for i := range chunkPools {
 		if p := &chunkPools[i]; cap(c.buf) == p.size {
 			c.buf = c.buf[:0]
-			p.Put(c)
+			p.Put(c) // and no longer looked at: another flow may have it
+			return
 		}
 	}
 }
