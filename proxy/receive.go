@@ -100,6 +100,7 @@ func (f *flow) takeData(payload []byte) error {
 		f.log.Debug("asking the peer for a block", "block", ask.Block, "retire", ask.Retire, "cause", ask.Err)
 		f.e.limited.warn("the history lacks what the peer refers to; it sends that again", "peer", f.p.config().Name, "cause", ask.Err)
 		f.mu.Lock()
+		f.stopAsking() // an answer may lead to the next ask
 		f.ask = &wire.Ask{Block: ask.Block, Retire: ask.Retire, Detail: ask.Detail}
 		f.asking = time.AfterFunc(f.e.cfg.Timeouts.Ask, func() {
 			f.fail(reason.HistoryMismatch, "no answer to ASK", true)
