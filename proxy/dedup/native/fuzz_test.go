@@ -3,7 +3,10 @@
 package native
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
@@ -17,6 +20,17 @@ func FuzzDecode(f *testing.F) {
 	base := [][]byte{enc.Encode(nil, text(1, 4000)), enc.Encode(nil, random(1, 4000))}
 	for _, d := range [][]byte{random(1, 4000), text(1, 4000)[100:900], text(2, 500), {1, 2, 3}, make([]byte, 5000)} {
 		f.Add(enc.Encode(nil, d), []byte{})
+	}
+	kept, err := os.ReadFile(goldenFile)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for line := range bytes.FieldsSeq(kept) {
+		p, err := hex.DecodeString(string(line))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(p, p)
 	}
 	_ = enc.Resend(codec.Ask{Block: 2, Retire: true}, func(p []byte) error { f.Add(p, p); return nil })
 	f.Fuzz(func(t *testing.T, p, q []byte) {
@@ -50,6 +64,7 @@ func FuzzDecode(f *testing.F) {
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte{0, 9, 1, 4, 200, 2, 1, 0, 0, 2, 0, 0, 8, 90, 3, 3, 0, 0, 0, 255, 9, 5, 0, 0, 1, 0, 0})
 	f.Add([]byte{0, 255, 0, 0, 255, 0, 1, 0, 0, 2, 0, 0, 0, 255, 0, 12, 255, 0, 4, 0, 0, 0, 255, 0, 1, 1, 0, 1, 0, 0})
+	f.Add([]byte{0, 9, 1, 6, 1, 4, 0, 9, 2, 1, 2, 0, 6, 3, 2, 0, 9, 3, 0, 200, 8, 1, 3, 0, 6, 2, 3, 0, 8, 9, 0, 100, 9, 1, 3, 0, 2, 7, 0})
 	pool := append(text(1, 100_000), random(1, 100_000)...)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		s := newSim(t, 64<<10)
@@ -69,7 +84,15 @@ func FuzzRoundTrip(f *testing.F) {
 				for range 1 + b&3 {
 					s.deliver(l)
 				}
-			case 2, 6:
+			case 6:
+				if b&1 != 0 {
+					l.enc.Rest()
+				}
+				if b&2 != 0 {
+					l.dec.Rest()
+				}
+				l.enc.SetEffort(codec.Effort(c % int(codec.Efforts)))
+			case 2:
 				for range 1 + b&7 {
 					s.answer(l)
 				}
