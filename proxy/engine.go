@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -42,6 +43,7 @@ type Engine struct {
 	nextFlow  atomic.Uint64
 	reasons   reasonCounts
 	store     *history.Store
+	run       uint64 // a number of this engine's own
 	segments  *wanproxy.Store
 
 	ctx    context.Context
@@ -70,6 +72,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, limited: newLimitedLog(cfg.Log), gate: newGate(), protocol: wire.Major,
 		budget: budget{total: cfg.BufferBytes},
+		run:    rand.Uint64() | 1,
 		flows:  map[uint64]*flow{}, relays: map[*relay]bool{}, legs: map[*leg]bool{},
 	}
 	var err error

@@ -110,6 +110,7 @@ func (l *leg) sendHello(kind uint64) error {
 		Ports: l.e.listenPorts(),
 	}
 	if l.peer != nil {
+		m.Run = l.e.run
 		m.Epoch, m.HistoryBytes = l.peer.memory.Receivers.Epoch(), uint64(l.peer.memory.Receivers.Bound())
 	}
 	if kind == wire.KindLeg {

@@ -109,7 +109,7 @@ func (p *peer) stop() {
 
 // met notes what a peer's HELLO says.
 func (p *peer) met(h wire.Hello) {
-	p.memory.SetPeer(h.Epoch, int64(min(h.HistoryBytes, 1<<62)))
+	p.memory.SetPeer(h.Epoch, h.Run, int64(min(h.HistoryBytes, 1<<62)))
 	p.mu.Lock()
 	p.version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
 	p.ports, p.features = h.Ports, h.Features

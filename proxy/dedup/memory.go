@@ -28,13 +28,14 @@ func NewMemory(s *history.Store, segments *wanproxy.Store, key []byte) *Memory {
 	return m
 }
 
-// SetPeer tells which run of the peer's process is at the other end, and how many bytes its histories take, 0 if that is not known.
-func (m *Memory) SetPeer(epoch uint64, bytes int64) {
+// SetPeer tells which histories are at the other end, which run of the peer's process, and how many bytes its histories take, 0 if that
+// is not known.
+func (m *Memory) SetPeer(epoch, run uint64, bytes int64) {
 	m.Senders.SetPeerEpoch(epoch)
 	m.Senders.SetPeerBound(bytes)
 	m.Receivers.SetPeerEpoch(epoch)
-	m.sent.SetPeer(epoch, bytes)
-	m.received.SetPeer(epoch, bytes)
+	m.sent.SetPeer(run, bytes)
+	m.received.SetPeer(run, bytes)
 }
 
 // SegmentBytes returns the memory that the segments of the WANProxy codecs take, in bytes.

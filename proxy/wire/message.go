@@ -43,7 +43,8 @@ type Hello struct {
 	Features     uint64 // bits; unknown ones are ignored
 	Kind         uint64
 	Instance     string
-	Epoch        uint64   // of the sender's receiving histories; another one means that they are gone
+	Epoch        uint64   // of the sender's histories, which may outlive it; another one means that they are gone
+	Run          uint64   // of the sender's process; another one means that what it had in memory is gone
 	HistoryBytes uint64   // what the sender keeps of each group's history
 	Credit       uint64   // raw bytes the sender takes on this leg before its first ACK; 0: it has no room
 	Ports        []uint16 // the sender's own listeners, which nobody is to reach through it
@@ -57,6 +58,7 @@ func (m *Hello) Append(dst []byte) []byte {
 	}
 	dst = appendString(dst, m.Instance)
 	dst = binary.BigEndian.AppendUint64(dst, m.Epoch)
+	dst = binary.BigEndian.AppendUint64(dst, m.Run)
 	dst = binary.AppendUvarint(dst, m.HistoryBytes)
 	dst = binary.AppendUvarint(dst, m.Credit)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Ports)))
@@ -78,7 +80,7 @@ func ParseHello(b []byte) (Hello, error) {
 	}
 	m.Features, m.Kind = p.uvarint(), p.uvarint()
 	m.Instance = p.string(255)
-	m.Epoch = p.uint64()
+	m.Epoch, m.Run = p.uint64(), p.uint64()
 	m.HistoryBytes, m.Credit = p.uvarint(), p.uvarint()
 	n := p.uvarint()
 	for i := uint64(0); i < n && i < 16 && !p.bad; i++ {

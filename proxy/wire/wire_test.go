@@ -56,7 +56,7 @@ func TestFrameErrors(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	v4, v6 := netip.MustParseAddrPort("10.1.2.3:80"), netip.MustParseAddrPort("[2001:db8::1]:5432")
-	hello := Hello{Major: Major, Minor: 3, Features: 1 << 63, Kind: KindLeg, Instance: "default", Epoch: 1 << 60,
+	hello := Hello{Major: Major, Minor: 3, Features: 1 << 63, Kind: KindLeg, Instance: "default", Epoch: 1 << 60, Run: 1 << 59,
 		HistoryBytes: 1 << 40, Credit: 4 << 20, Ports: []uint16{4820, 1}}
 	check(t, hello, hello.Append(nil), ParseHello)
 	open := Open{Flow: 9, After: 8, Destination: v6, Source: v4, Group: "web",
