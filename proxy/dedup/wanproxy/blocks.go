@@ -338,7 +338,7 @@ func (w *wanted) look(b []byte, skip int) {
 }
 
 func (w *wanted) note(h uint64, bad bool) {
-	if bad || w.seen[h] || len(w.detail) >= 2+8*maxAsked {
+	if bad || w.seen[h] || len(w.detail) >= askBytes+8*maxAsked {
 		return
 	}
 	w.seen[h] = true

@@ -235,8 +235,12 @@ func (c *cache) giveBack() {
 
 // evict empties the slot that was used least recently.
 func (c *cache) evict() {
-	slot := c.oldest
 	c.evicted = true
+	c.drop(c.oldest)
+}
+
+// drop empties a slot.
+func (c *cache) drop(slot uint32) {
 	c.live--
 	c.unlink(slot)
 	e := c.entry(slot)

@@ -133,12 +133,13 @@ func (d *Decoder) Decode(b []byte) ([]byte, error) {
 	if err == nil {
 		return d.out[d.back:], nil
 	}
-	if errors.Is(err, errAbsent) {
-		if err := d.hold(p, nil); err != nil {
-			return nil, err
-		}
+	if !errors.Is(err, errAbsent) {
+		return nil, d.ask(err)
 	}
-	return nil, d.ask(err)
+	if err := d.hold(p, nil); err != nil {
+		return nil, err
+	}
+	return d.goOn()
 }
 
 // settle drops what was given out, but for as many bytes as segments reach back.
@@ -154,9 +155,9 @@ func (d *Decoder) ask(err error) error {
 		return fmt.Errorf("block %d: %w", d.next, err)
 	}
 	ask := codec.Ask{Block: d.next}
-	if errors.Is(err, errAbsent) {
+	if detail := d.wanted(); errors.Is(err, errAbsent) && len(detail) > askBytes {
 		d.waits = forSegments
-		ask.Detail = d.wanted()
+		ask.Detail = detail
 		// A cache that never was full has dropped nothing: the peer remembers what was sent to another one.
 		ask.Retire = d.cache == nil || !d.cache.full()
 	} else {
@@ -185,11 +186,15 @@ func (d *Decoder) release() {
 
 // goOn makes blocks of what waits, until moreBytes are there or something is missing.
 func (d *Decoder) goOn() ([]byte, error) {
-	for len(d.held) > 0 && len(d.out)-d.back < moreBytes {
+	for tries := 0; len(d.held) > 0 && len(d.out)-d.back < moreBytes; {
 		h := d.held[0]
 		err := h.err
 		if err == nil {
 			err = d.make(&h.p, d.next)
+		}
+		if errors.Is(err, errAbsent) && tries < mostTries && len(d.wanted()) == askBytes {
+			tries++ // what was missing has come with another flow meanwhile
+			continue
 		}
 		if err != nil {
 			if len(d.out) > d.back {

@@ -34,7 +34,7 @@ const (
 	overRefBytes = 2 + 2 + 8
 	extRefBytes  = 2 + 2 + 8
 	overExtBytes = 2 + 2
-	learnBytes   = 2 + 8
+	askBytes     = 2
 )
 
 // Flags of a payload.
@@ -61,7 +61,8 @@ const (
 	worthwhile = 14       // bytes for which a reference is worth its own
 	minOverlap = 16       // bytes behind the last segment from which an overlapping segment is made
 	maxHeld    = 32 << 20 // bytes of payloads that wait for an answer: twice the most credit that a flow is given
-	maxAsked   = (codec.MaxDetail - 2) / 8
+	maxAsked   = (codec.MaxDetail - askBytes) / 8
+	mostTries  = 3         // at a block whose segments come and go with other flows
 	moreBytes  = 256 << 10 // raw bytes that wait for one answerMore
 )
 

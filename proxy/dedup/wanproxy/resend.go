@@ -80,7 +80,7 @@ func (e *Encoder) answer(ask codec.Ask, emit func(payload []byte) error) error {
 
 // learn makes the payload that answers an ask; known: all that is wanted is there.
 func (e *Encoder) learn(detail []byte) (payload []byte, known bool, err error) {
-	if len(detail) < 10 || len(detail)%8 != 2 || detail[0] != magic || detail[1] != opAsk {
+	if len(detail) < askBytes+8 || len(detail)%8 != askBytes || detail[0] != magic || detail[1] != opAsk {
 		return nil, false, errFormat
 	}
 	payload = []byte{answerLearn}

@@ -30,8 +30,18 @@ type searcher struct {
 	declares uint64 // hash of the segment at begin
 	last     uint32 // slot that ends at begin; 0: none
 	lastHash uint64
+	early    early
 	guessed  bool // how the segment at begin may go on has been looked up in vain
 	carry    carry
+}
+
+// early is the segment that was declared last, if that was because its block ended: then a segment that begins within it may still be
+// found, as it would have been before if the block had gone on.
+type early struct {
+	slot     uint32 // 0: none, or it was known before
+	hash     uint64
+	last     uint32 // what came before it
+	lastHash uint64
 }
 
 // A carry is a segment that was referred to before all of it was there.
@@ -58,7 +68,7 @@ func (s *searcher) skip() {
 
 // restart begins anew at a position.
 func (s *searcher) restart(pos int64) {
-	s.begin, s.next, s.hashed, s.last, s.guessed = pos, pos, false, 0, false
+	s.begin, s.next, s.hashed, s.last, s.guessed, s.early.slot = pos, pos, false, 0, false, 0
 }
 
 // run looks for segments in the block that o has begun, and sends it.
@@ -198,12 +208,26 @@ func (s *searcher) refer(slot uint32) {
 	o, c := &s.e.out, s.e.cache
 	at := int(s.next - o.base)
 	h := c.entry(slot).hash
+	if s.next < s.begin {
+		s.takeBack(slot)
+	}
 	s.follows(slot, s.next-s.begin)
 	if at+s.size-o.at >= worthwhile {
 		o.ref(at, slot, s.size)
 	}
 	s.restart(s.next + int64(s.size))
 	s.last, s.lastHash = slot, h
+}
+
+// takeBack gives up the segment that was declared early, for one that overlaps it: kept, it would be found the next time, and the other
+// would not. The decoder keeps it for nothing.
+func (s *searcher) takeBack(slot uint32) {
+	c := s.e.cache
+	if y := s.early; y.slot != 0 && y.slot != slot && c.holds(y.slot, y.hash) && c.entry(y.slot).owner != everyone {
+		c.drop(y.slot)
+		s.begin -= int64(s.size)
+		s.last, s.lastHash = y.last, y.lastHash
+	}
 }
 
 // follows notes that a slot came gap bytes after the last one.
@@ -317,11 +341,16 @@ func (s *searcher) verify(at int) uint32 {
 func (s *searcher) declare() {
 	o, c := &s.e.out, s.e.cache
 	c.mu.Lock()
+	y := early{hash: s.declares, last: s.last, lastHash: s.lastHash}
+	known := c.lookup(s.declares) != 0
 	slot := o.extract(int(s.begin-o.base), s.declares)
 	s.follows(slot, 0)
 	c.mu.Unlock()
 	s.begin += int64(s.size)
 	s.last, s.lastHash, s.guessed = slot, s.declares, false
+	if s.early = y; !known && s.next < s.begin {
+		s.early.slot = slot
+	}
 }
 
 // finish sends the end of the block, which is no whole segment.
