@@ -42,6 +42,7 @@ func (r *Receiver) Close() {
 
 // Read copies the bytes from pos on, if all of them are held for that generation.
 func (r *Receiver) Read(generation, pos uint64, dst []byte) error {
+	r.ring.pool.tick()
 	err := r.read(generation, pos, dst)
 	if errors.Is(err, ErrAbsent) {
 		r.missed(generation, pos, len(dst))

@@ -191,6 +191,8 @@ func (r *ring) touch(pos uint64, n int) {
 			continue
 		}
 		if u.Swap(now)&1 == 0 && r.cache != nil {
+			// With a stamp of its own, so that it is not the one that makes room.
+			u.Store(r.pool.tick()<<1 | 1)
 			r.cache.came(r)
 		}
 	}
