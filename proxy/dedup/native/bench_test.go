@@ -26,6 +26,7 @@ func (l *leg) blocks(t testing.TB, data []byte, n int) (out [][]byte) {
 func bench(b *testing.B, block int, cold bool) {
 	data := file(b, benchBytes)
 	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
 	e := newEnds(64 << 20)
 	if !cold {
 		e.leg(b).sendAll(b, data, fixed(block))
@@ -68,6 +69,7 @@ func BenchmarkEncodeRepeat(b *testing.B) {
 func benchDecode(b *testing.B, block int, cold bool) {
 	data := file(b, benchBytes)
 	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
 	e := newEnds(64 << 20)
 	if !cold {
 		e.leg(b).sendAll(b, data, fixed(block))

@@ -58,6 +58,7 @@ func (d *Decoder) Rest() {
 func (d *Decoder) shrink() {
 	d.forget()
 	d.unzip.rest()
+	give(d.lits)
 	d.out, d.lits, d.ops = nil, nil, nil
 }
 
@@ -74,6 +75,7 @@ func (d *Decoder) forget() {
 func (d *Decoder) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	give(d.out) // nobody reads it any more, unlike when the flow rests
 	d.shrink()
 	d.tail = tail{}
 	if d.log != nil {
@@ -325,13 +327,4 @@ func (d *Decoder) sum() uint64 {
 	}
 	d.digest(len(d.out))
 	return d.hash.Sum64()
-}
-
-// sized returns a slice of n bytes, in b if that is large enough.
-func sized(b []byte, n int) []byte {
-	if cap(b) >= n {
-		return b[:n]
-	}
-	// In steps, so that a leg of small messages holds little.
-	return make([]byte, n, min(codec.MaxBlock, max(4<<10, n+n/4)))
 }

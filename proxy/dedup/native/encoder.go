@@ -221,7 +221,8 @@ func (e *Encoder) keep(o *outgoing) {
 		if k := len(e.spare) - 1; k >= 0 {
 			b.data, e.spare = e.spare[k], e.spare[:k]
 		}
-		b.data = append(b.data[:0], o.src...)
+		b.data = sized(b.data, len(o.src))
+		copy(b.data, o.src)
 	}
 	e.blocks = append(e.blocks, b)
 	e.unacked += b.n

@@ -34,6 +34,9 @@ func (e *Encoder) shrink() {
 	e.forget()
 	e.zip.rest()
 	e.match.shrink()
+	for _, b := range e.spare {
+		give(b)
+	}
 	e.lits, e.spare = nil, nil
 	if len(e.blocks) == e.done {
 		e.blocks, e.done = nil, 0
