@@ -30,8 +30,8 @@ func New(bytes int64) (*Peering, error) {
 	if err != nil {
 		return nil, err
 	}
-	near.SetPeer(far.Receivers.Epoch(), 0)
-	far.SetPeer(near.Receivers.Epoch(), 0)
+	near.SetPeer(far.Receivers.Epoch(), far.Receivers.Epoch(), 0)
+	far.SetPeer(near.Receivers.Epoch(), near.Receivers.Epoch(), 0)
 	return &Peering{near: near, far: far}, nil
 }
 
