@@ -217,16 +217,18 @@ func (l *leg) shut() {
 }
 
 // hurry gives everything on the leg a time limit: the flow is over but for formalities.
-func (l *leg) hurry() {
-	limit := l.e.cfg.Timeouts.Finish
+func (l *leg) hurry() { l.sock.SetDeadline(time.Now().Add(l.grace())) }
+
+// grace is how long formalities may take: not long where the engine ends.
+func (l *leg) grace() time.Duration {
 	if l.e.ctx.Err() != nil {
-		limit = min(limit, time.Second)
+		return min(l.e.cfg.Timeouts.Finish, time.Second)
 	}
-	l.sock.SetDeadline(time.Now().Add(limit))
+	return l.e.cfg.Timeouts.Finish
 }
 
 // expire gives the reader of a leg that can no longer be written a time limit.
-func (l *leg) expire() { l.sock.SetReadDeadline(time.Now().Add(l.e.cfg.Timeouts.Finish)) }
+func (l *leg) expire() { l.sock.SetReadDeadline(time.Now().Add(l.grace())) }
 
 func (l *leg) close() {
 	l.once.Do(func() {
