@@ -20,7 +20,7 @@ import (
 // Peering is one direction between two ends that have said hello: what the near one sends and the far one remembers.
 type Peering struct{ near, far *engine.Memory }
 
-// New makes ends with empty histories that take so many bytes each, a part of which is a margin for what is on its way.
+// New makes ends with empty histories of so many bytes each, and a margin for what is on its way.
 func New(bytes int64) (*Peering, error) {
 	near, err := memory(bytes)
 	if err != nil {
@@ -35,14 +35,17 @@ func New(bytes int64) (*Peering, error) {
 	return &Peering{near: near, far: far}, nil
 }
 
-// memory is one that is gone with the process.
+// memory is one that is gone when nobody knows it any more: its histories lie in the heap, so that the memory of one is used again by
+// the next, and need not come from the system, which would cost more than what is measured.
 func memory(bytes int64) (*engine.Memory, error) {
 	store, err := history.Open(history.Options{MemoryBytes: bytes})
 	if err != nil {
 		return nil, fmt.Errorf("making a history of %d bytes: %w", bytes, err)
 	}
 	// Half of a store of segments is for what is received, and there is only one direction here.
-	return engine.NewMemory(store, wanproxy.NewStore(2*bytes), []byte(group)), nil
+	m := engine.NewMemory(store, wanproxy.NewStore(2*bytes), []byte(group))
+	m.Senders, m.Receivers = history.NewSenders(bytes), history.NewReceivers(bytes)
+	return m, nil
 }
 
 const group = "flows"
