@@ -20,6 +20,7 @@ type commands struct {
 
 	declared []declared // in this block
 	at       int        // bytes of buf that are sent
+	least    int        // bytes for which OVER_REF is worth its own
 	bytes    []byte
 	flags    byte
 	broken   int
@@ -114,16 +115,16 @@ func (o *commands) close(start int, slot uint32) uint32 {
 		o.literal(start)
 		return o.overlap(start, max(-n, 0))
 	}
-	if n >= worthwhile {
+	if n >= o.least {
 		if o.overRef(start, o.e.cache.entry(slot).before) {
 			return o.overlap(start, 0)
 		}
 		if ending := o.ending(start); o.overRef(start, ending) {
 			return ending
 		}
-		if n >= minOverlap && n < o.size && start >= o.size && bytes.Count(o.buf[o.at:start], []byte{magic}) > extRefBytes {
-			return o.extRef(start)
-		}
+	}
+	if n >= minOverlap && n < o.size && start >= o.size && bytes.Count(o.buf[o.at:start], []byte{magic}) > extRefBytes {
+		return o.extRef(start)
 	}
 	o.literal(start)
 	return o.overlap(start, 0)
@@ -149,7 +150,7 @@ func (o *commands) overRef(end int, slot uint32) bool {
 		return false
 	}
 	n := common(o.buf[o.at:end], c.segment(slot))
-	if n < worthwhile {
+	if n < o.least {
 		return false
 	}
 	o.literal(end - n)

@@ -80,6 +80,10 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	c := e.sent.put(src, epoch)
 	e.mu.Unlock()
 	e.out.begin(c, len(src), number)
+	e.out.least = worthwhile
+	if _, packs := e.pack.Level(effort); packs {
+		e.out.least = packedWorthwhile
+	}
 	if e.cache == nil || e.encrypted.Load() || effort == codec.EffortRaw {
 		e.search.skip()
 		e.out.plain(src)

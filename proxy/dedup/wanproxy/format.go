@@ -57,13 +57,14 @@ const (
 )
 
 const (
-	shortBlock = 512      // bytes; below it the check has 32 bits
-	worthwhile = 14       // bytes for which a reference is worth its own
-	minOverlap = 16       // bytes behind the last segment from which an overlapping segment is made
-	maxHeld    = 32 << 20 // bytes of payloads that wait for an answer: twice the most credit that a flow is given
-	maxAsked   = (codec.MaxDetail - askBytes) / 8
-	mostTries  = 3         // at a block whose segments come and go with other flows
-	moreBytes  = 256 << 10 // raw bytes that wait for one answerMore
+	shortBlock       = 512      // bytes; below it the check has 32 bits
+	worthwhile       = 14       // bytes for which a reference is worth its own
+	packedWorthwhile = 256      // the same for OVER_REF before a second stage, which compresses literals and no hashes
+	minOverlap       = 16       // bytes behind the last segment from which an overlapping segment is made
+	maxHeld          = 32 << 20 // bytes of payloads that wait for an answer: twice the most credit that a flow is given
+	maxAsked         = (codec.MaxDetail - askBytes) / 8
+	mostTries        = 3         // at a block whose segments come and go with other flows
+	moreBytes        = 256 << 10 // raw bytes that wait for one answerMore
 )
 
 var (
