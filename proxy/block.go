@@ -31,16 +31,24 @@ func (o *outlet) block(raw []byte) {
 	f.sending.Lock()
 	out := f.e.buffers.get(wire.HeaderRoom + len(raw) + len(raw)/16 + 256)
 	began := time.Now()
-	out = f.enc.Encode(out[:wire.HeaderRoom], raw)
+	taken := false
+	if o.taker != nil {
+		out, taken = o.taker.EncodeTaking(out[:wire.HeaderRoom], raw, o.give)
+	} else {
+		out = f.enc.Encode(out[:wire.HeaderRoom], raw)
+	}
 	step.Encode = time.Since(began)
 	f.active.Store(began.UnixNano())
-	f.e.buffers.put(raw)
+	size := len(raw)
+	if !taken {
+		f.e.buffers.put(raw)
+	}
 	step.WireBytes = len(out) - wire.HeaderRoom
-	step.Waiting = filled || len(raw) > tinyBlock && o.waiting()
+	step.Waiting = filled || size > tinyBlock && o.waiting()
 	step.LinkBusy = step.Waiting && o.room.busy()
 	frame := wire.Seal(wire.TypeData, out)
 	f.encReason.Store(uint32(f.enc.Reason()))
-	f.countSent(len(raw), len(frame))
+	f.countSent(size, len(frame))
 	step.LinkWait = f.writeTimed(f.withAck(frame))
 	f.e.buffers.put(out)
 	f.sending.Unlock()
@@ -48,7 +56,7 @@ func (o *outlet) block(raw []byte) {
 	if next := o.governor.Next(step); next != codec.Effort(f.effort.Load()) {
 		f.setEffort(next)
 	}
-	o.resize(len(raw), len(frame), filled)
+	o.resize(size, len(frame), filled)
 }
 
 func (o *outlet) waiting() bool {

@@ -64,6 +64,8 @@ type outlet struct {
 	room     *room
 	size     int // of the next read
 	governor *dedup.Governor
+	taker    codec.Taker // the encoder, if it is one
+	give     func([]byte)
 
 	// Of one read: the function is made once, and so has no arguments of its own.
 	readable func(fd uintptr) bool
@@ -76,7 +78,8 @@ type outlet struct {
 }
 
 func newOutlet(f *flow, local *sock) *outlet {
-	o := &outlet{f: f, local: local, room: newRoom(f.leg.sock.raw), size: readLeast, governor: dedup.NewGovernor()}
+	o := &outlet{f: f, local: local, room: newRoom(f.leg.sock.raw), size: readLeast, governor: dedup.NewGovernor(), give: f.e.buffers.put}
+	o.taker, _ = f.enc.(codec.Taker)
 	o.readable = func(fd uintptr) bool {
 		o.buf, o.err = f.tryRead(int(fd), o.size)
 		return o.err != unix.EAGAIN

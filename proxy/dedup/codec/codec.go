@@ -73,6 +73,12 @@ type Encoder interface {
 	Close()
 }
 
+// A Taker is an Encoder that can keep a block's bytes instead of a copy of them, for as long as the peer may ask for them.
+type Taker interface {
+	// EncodeTaking is Encode. With taken, src is the encoder's until it calls give with it, from any goroutine, or is closed.
+	EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, taken bool)
+}
+
 // A Decoder turns the payloads of one direction into bytes again. It belongs to one goroutine, but for Rest, which belongs to any.
 type Decoder interface {
 	// Decode returns the bytes that a payload leads to, valid until the next call. With an *AskError the caller asks the peer

@@ -59,9 +59,10 @@ type Encoder struct {
 // sent is a block that is not acknowledged.
 type sent struct {
 	n       int
-	pos     uint64 // 0: not recorded
-	gen     uint64 // of the history; 0: has nothing to do with it
-	data    []byte // its bytes if not recorded; nil if nobody will ask for them
+	pos     uint64       // 0: not recorded
+	gen     uint64       // of the history; 0: has nothing to do with it
+	data    []byte       // its bytes if not recorded; nil if nobody will ask for them
+	give    func([]byte) // gives data back to whom it is from; nil: it is a copy
 	pinned  bool
 	askable bool
 }
@@ -79,6 +80,12 @@ func NewEncoder(s *history.Sender, opt Options) *Encoder {
 
 // Encode appends the payload of one block for src, 1 to codec.MaxBlock bytes, to dst.
 func (e *Encoder) Encode(dst, src []byte) []byte {
+	dst, _ = e.EncodeTaking(dst, src, nil)
+	return dst
+}
+
+// EncodeTaking is Encode; it may keep src until it calls give, unless that is nil.
+func (e *Encoder) EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, taken bool) {
 	e.work.Lock()
 	defer e.work.Unlock()
 	if e.sniff.Encrypted(src) {
@@ -91,6 +98,9 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	e.encoded = now
 	number := e.next()
 	b := outgoing{src: src}
+	if cap(src) <= 4*len(src) { // else a copy holds much less
+		b.give = give
+	}
 	if e.leg != nil && !e.encrypted.Load() {
 		e.refer(&b)
 	} else {
@@ -103,17 +113,18 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	if b.pinned {
 		e.leg.Done()
 	}
-	e.keep(&b)
+	taken = e.keep(&b)
 	e.raw.Add(uint64(len(src)))
 	e.wire.Add(uint64(len(dst) - start))
 	e.refs.Add(uint64(b.refs))
 	e.literals.Add(uint64(len(src) - b.refs))
-	return dst
+	return dst, taken
 }
 
 // outgoing is a block that is being encoded.
 type outgoing struct {
 	src    []byte
+	give   func([]byte) // gives src back if it is kept; nil: it is not to be kept
 	place  place
 	pinned bool
 	ops    []op // nil: all literals
@@ -206,8 +217,9 @@ func (e *Encoder) appendOps(dst []byte, b *outgoing) (_, lits []byte) {
 	return dst, lits
 }
 
-// keep notes a block as sent, with its bytes if they may be asked for and are not in the log.
-func (e *Encoder) keep(o *outgoing) {
+// keep notes a block as sent, with its bytes if they may be asked for and are not in the log. It tells whether it took the
+// block's own.
+func (e *Encoder) keep(o *outgoing) (taken bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b := sent{n: len(o.src), gen: o.place.generation, pinned: o.pinned, askable: o.form.packed() || o.place.refers || o.place.recorded}
@@ -218,14 +230,19 @@ func (e *Encoder) keep(o *outgoing) {
 		b.pos = o.place.pos
 	} else if e.askable > 0 {
 		// A raw block without history cannot go wrong, but it has to be sent again when one before it is asked for.
-		if k := len(e.spare) - 1; k >= 0 {
-			b.data, e.spare = e.spare[k], e.spare[:k]
+		if o.give != nil {
+			b.data, b.give = o.src, o.give
+		} else {
+			if k := len(e.spare) - 1; k >= 0 {
+				b.data, e.spare = e.spare[k], e.spare[:k]
+			}
+			b.data = sized(b.data, len(o.src))
+			copy(b.data, o.src)
 		}
-		b.data = sized(b.data, len(o.src))
-		copy(b.data, o.src)
 	}
 	e.blocks = append(e.blocks, b)
 	e.unacked += b.n
+	return b.give != nil
 }
 
 func (e *Encoder) next() uint64 {
@@ -249,7 +266,10 @@ func (e *Encoder) Ack(decoded uint64) {
 		if b.askable {
 			e.askable--
 		}
-		if b.data != nil && len(e.spare) < 2 {
+		switch {
+		case b.give != nil:
+			b.give(b.data)
+		case b.data != nil && len(e.spare) < 2:
 			e.spare = append(e.spare, b.data)
 		}
 		e.unacked -= b.n
