@@ -305,10 +305,7 @@ func TestInteractive(t *testing.T) {
 }
 
 func TestManyFlows(t *testing.T) {
-	// All of them at once on a busy machine take their time.
-	long := testkit.Wait(time.Minute)
-	patient := Timeouts{Handshake: long, Turn: long, Open: long, Leg: long, Dial: long, Pong: long}
-	w := newWorld(t, func(near, far *Config) { near.Timeouts, far.Timeouts = patient, patient })
+	w := newWorld(t, patient)
 	dst := serve(t, serverAddr, echo)
 	flows := testkit.Count(1000, 100)
 	var wg sync.WaitGroup

@@ -20,7 +20,10 @@ func lose(a *agent) {
 
 // TestLostHistory: references into a history that is gone are asked for, raw, in both directions and with END behind them.
 func TestLostHistory(t *testing.T) {
-	w := newWorld(t, func(near, _ *Config) { near.WarmLegs = -1 })
+	w := newWorld(t, func(near, far *Config) {
+		patient(near, far) // a peer that connects anew tells what it has lost
+		near.WarmLegs = -1
+	})
 	data := mixed(3<<20, 8)
 	dst := serve(t, serverAddr, func(c *net.TCPConn) {
 		got, err := io.ReadAll(c)

@@ -28,7 +28,10 @@ func TestSegments(t *testing.T) {
 		{Kind: codec.WANProxy, Stage: codec.Zstd}, {Kind: codec.WANProxy2, Stage: codec.Zlib}, {Kind: codec.WANProxy2, Stage: codec.StageNone, SegmentBytes: 256},
 	} {
 		t.Run(spec.String(), func(t *testing.T) {
-			w := newWorld(t, func(near, _ *Config) { near.WarmLegs, near.Rules[0].Codec = -1, spec })
+			w := newWorld(t, func(near, far *Config) {
+				patient(near, far) // a peer that connects anew tells what it has lost
+				near.WarmLegs, near.Rules[0].Codec = -1, spec
+			})
 			data := mixed(3<<20, 8)
 			dst := serve(t, serverAddr, func(c *net.TCPConn) {
 				got, err := io.ReadAll(c)

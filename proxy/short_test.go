@@ -28,10 +28,7 @@ func (a answers) to(seed uint64) []byte {
 // TestShortFlows: clients and servers of all habits, each closing as soon as it has nothing more to say, and readers that
 // take their time. Every byte arrives, and every end is a clean one.
 func TestShortFlows(t *testing.T) {
-	// On a busy machine a peer that answers late is not down, and a server that accepts late is there.
-	long := testkit.Wait(time.Minute)
-	patient := Timeouts{Handshake: long, Turn: long, Open: long, Leg: long, Dial: long, Pong: long}
-	w := newWorld(t, func(near, far *Config) { near.Timeouts, far.Timeouts = patient, patient })
+	w := newWorld(t, patient)
 	flows, workers := testkit.Count(1500, 200), 24
 	if testing.Short() {
 		flows = 300

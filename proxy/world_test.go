@@ -213,6 +213,13 @@ func ruleAll(r Rule) RuleFor {
 	return func(netip.Addr, uint16) (Rule, bool) { return r, true }
 }
 
+// patient gives both ends time: on a busy machine a peer that answers late is not down, and a server that accepts late is there.
+func patient(near, far *Config) {
+	long := testkit.Wait(time.Minute)
+	near.Timeouts = Timeouts{Handshake: long, Turn: long, Open: long, Leg: long, Dial: long, Pong: long}
+	far.Timeouts = near.Timeouts
+}
+
 // newWorld starts two agents and waits until the near one can steer. change may alter the configurations.
 func newWorld(t testing.TB, change func(near, far *Config)) *world {
 	t.Helper()

@@ -85,7 +85,7 @@ func (backend) Flows() ([]control.Flow, error) {
 	return []control.Flow{leg}, nil
 }
 
-func (backend) Paths() ([]control.Path, error) { return nil, nil }
+func (backend) Paths() ([]control.Path, error)      { return nil, nil }
 func (backend) History() (control.Histories, error) { return control.Histories{}, nil }
 func (backend) PurgeHistory(string, string) (control.Purged, error) {
 	return control.Purged{}, nil
