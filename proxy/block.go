@@ -10,16 +10,6 @@ import (
 	"github.com/trunkline/trunkline/proxy/wire"
 )
 
-// Sizes in bytes of what is read for one block. It grows while reads fill it and blocks stay small on the wire, and
-// shrinks when they do not: a block is delivered only when all of it has arrived.
-const (
-	readLeast  = 64 << 10
-	readMost   = wire.MaxBlock
-	frameSmall = 32 << 10
-	frameLarge = 128 << 10
-	frameTiny  = 64 // part of the raw bytes below which a block is next to nothing on the wire
-)
-
 // tinyBlock is up to which size, in bytes, nobody asks whether more is waiting behind a block: what is sent one by one matters
 // for its latency, and leaves the encoder idle.
 const tinyBlock = 4 << 10
@@ -27,7 +17,7 @@ const tinyBlock = 4 << 10
 // block encodes and sends one block, which it gives back to the buffers, and waits until the link asks for more.
 func (o *outlet) block(raw []byte) {
 	f, step := o.f, dedup.Step{RawBytes: len(raw)}
-	filled := len(raw) == o.size
+	filled := len(raw) == o.size.Bytes()
 	f.sending.Lock()
 	out := f.e.buffers.get(wire.HeaderRoom + len(raw) + len(raw)/16 + 256)
 	began := time.Now()
@@ -56,25 +46,13 @@ func (o *outlet) block(raw []byte) {
 	if next := o.governor.Next(step); next != codec.Effort(f.effort.Load()) {
 		f.setEffort(next)
 	}
-	o.resize(size, len(frame), filled)
+	o.size.Sent(size, len(frame), filled)
 }
 
 func (o *outlet) waiting() bool {
 	o.more = false
 	_ = o.local.raw.Control(o.pending) // of a closed socket it does not matter
 	return o.more
-}
-
-// resize sets the size of the next read.
-func (o *outlet) resize(raw, frame int, filled bool) {
-	switch {
-	case frame > frameLarge:
-		o.size = max(o.size/2, readLeast)
-	case filled && frame < raw/frameTiny:
-		o.size = min(o.size*4, readMost)
-	case filled && frame < frameSmall:
-		o.size = min(o.size*2, readMost)
-	}
 }
 
 func (f *flow) setEffort(e codec.Effort) {

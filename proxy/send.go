@@ -62,7 +62,7 @@ type outlet struct {
 	f        *flow
 	local    *sock
 	room     *room
-	size     int // of the next read
+	size     dedup.BlockSize // of the next read
 	governor *dedup.Governor
 	taker    codec.Taker // the encoder, if it is one
 	give     func([]byte)
@@ -78,10 +78,10 @@ type outlet struct {
 }
 
 func newOutlet(f *flow, local *sock) *outlet {
-	o := &outlet{f: f, local: local, room: newRoom(f.leg.sock.raw), size: readLeast, governor: dedup.NewGovernor(), give: f.e.buffers.put}
+	o := &outlet{f: f, local: local, room: newRoom(f.leg.sock.raw), size: dedup.NewBlockSize(), governor: dedup.NewGovernor(), give: f.e.buffers.put}
 	o.taker, _ = f.enc.(codec.Taker)
 	o.readable = func(fd uintptr) bool {
-		o.buf, o.err = f.tryRead(int(fd), o.size)
+		o.buf, o.err = f.tryRead(int(fd), o.size.Bytes())
 		return o.err != unix.EAGAIN
 	}
 	o.pending = func(fd uintptr) {

@@ -235,8 +235,8 @@ func TestBlocksAreWholeReads(t *testing.T) {
 	}
 	r := newReads(cut{name: "random"}, false, 1)
 	for left := 1 << 20; left > 0; {
-		n := r.block(blockLeast, left)
-		if n < 1 || n > min(blockLeast, left) {
+		n := r.block(64<<10, left)
+		if n < 1 || n > min(64<<10, left) {
 			t.Fatalf("a block of %d bytes, %d left", n, left)
 		}
 		left -= n

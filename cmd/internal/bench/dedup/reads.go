@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/trunkline/trunkline/cmd/internal/units"
-	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
 // cut is how a file is cut into reads.
@@ -74,31 +73,4 @@ func (r *reads) block(target, left int) int {
 		}
 	}
 	return n
-}
-
-// sizer is how large blocks are: they grow while little of them has to be sent, and shrink when much has, because a block
-// is delivered only when all of it has arrived.
-type sizer struct{ bytes int }
-
-// Sizes in bytes, those of the engine.
-const (
-	blockLeast = 64 << 10
-	blockMost  = codec.MaxBlock
-	frameSmall = 32 << 10
-	frameLarge = 128 << 10
-	frameTiny  = 64 // part of the raw bytes below which a block is next to nothing on the wire
-)
-
-func newSizer() sizer { return sizer{blockLeast} }
-
-// sent takes the length of a block and that of its frame; more tells whether the block ended only because it was full.
-func (s *sizer) sent(raw, frame int, more bool) {
-	switch {
-	case frame > frameLarge:
-		s.bytes = max(s.bytes/2, blockLeast)
-	case more && frame < raw/frameTiny:
-		s.bytes = min(s.bytes*4, blockMost)
-	case more && frame < frameSmall:
-		s.bytes = min(s.bytes*2, blockMost)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cmd/internal/twoends"
+	engine "github.com/trunkline/trunkline/proxy/dedup"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
@@ -37,13 +38,13 @@ func (c carriage) carry(p *twoends.Peering, data []byte, buffer *[]byte) (passed
 	defer func() { *buffer = f.End() }()
 	f.Clock = cpuTime
 	got := passed{effort: c.effort}
-	size := newSizer()
+	size := engine.NewBlockSize()
 	for at := 0; at < len(data); {
 		from := at
 		for at < min(len(data), from+batchBytes) {
-			n := c.reads.block(size.bytes, len(data)-at)
+			n := c.reads.block(size.Bytes(), len(data)-at)
 			frame, took := f.Send(data[at : at+n])
-			size.sent(n, frame, at+n < len(data))
+			size.Sent(n, frame, at+n < len(data))
 			if c.link != nil {
 				got.effort = c.link.send(n, frame, took)
 				f.Encoder().SetEffort(got.effort)
