@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/dedup/internal/sniff"
 	"github.com/trunkline/trunkline/proxy/history"
@@ -24,26 +23,27 @@ type Options struct {
 // were called, so they are best called by the one goroutine that writes to the leg; Ack, Unacked, Reason and Counters may be
 // called from any.
 type Encoder struct {
+	sniff.Tally
+
 	opt Options
 	leg *history.Leg // nil: no history
 
-	work      sync.Mutex // held while a block is encoded or sent again
-	match     matcher
-	zip       packer
-	model     *model    // nil: there is none now
-	encoded   time.Time // when a block was last encoded
-	tail      tail
-	effort    atomic.Uint32
-	sniff     sniff.Sniffer
-	probe     sniff.Backoff
-	lits      []byte
-	placed    bool // the peer knows generation and end
-	gen       uint64
-	end       uint64 // end of the last recorded block
-	ref       uint64 // end of the last reference
-	asked     uint64 // blocks below it were asked for once
-	encrypted atomic.Bool
-	closed    bool
+	work    sync.Mutex // held while a block is encoded or sent again
+	match   matcher
+	zip     packer
+	model   *model    // nil: there is none now
+	encoded time.Time // when a block was last encoded
+	tail    tail
+	effort  atomic.Uint32
+	sniff   sniff.Sniffer
+	probe   sniff.Backoff
+	lits    []byte
+	placed  bool // the peer knows generation and end
+	gen     uint64
+	end     uint64 // end of the last recorded block
+	ref     uint64 // end of the last reference
+	asked   uint64 // blocks below it were asked for once
+	closed  bool
 
 	mu      sync.Mutex // guards what Ack changes; taken after work
 	blocks  []sent     // blocks[done:] are not acknowledged, oldest first
@@ -52,8 +52,6 @@ type Encoder struct {
 	unacked int
 	askable int // blocks among them that the peer may ask for
 	spare   [][]byte
-
-	raw, wire, refs, literals atomic.Uint64
 }
 
 // sent is a block that is not acknowledged.
@@ -89,7 +87,7 @@ func (e *Encoder) EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, 
 	e.work.Lock()
 	defer e.work.Unlock()
 	if e.sniff.Encrypted(src) {
-		e.encrypted.Store(true)
+		e.SetEncrypted()
 	}
 	now := time.Now()
 	if now.Sub(e.encoded) > restAfter {
@@ -101,7 +99,7 @@ func (e *Encoder) EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, 
 	if cap(src) <= 4*len(src) { // else a copy holds much less
 		b.give = give
 	}
-	if e.leg != nil && !e.encrypted.Load() {
+	if e.leg != nil && !e.Encrypted() {
 		e.refer(&b)
 	} else {
 		e.match.skip(src)
@@ -114,10 +112,7 @@ func (e *Encoder) EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, 
 		e.leg.Done()
 	}
 	taken = e.keep(&b)
-	e.raw.Add(uint64(len(src)))
-	e.wire.Add(uint64(len(dst) - start))
-	e.refs.Add(uint64(b.refs))
-	e.literals.Add(uint64(len(src) - b.refs))
+	e.Count(len(src), len(dst)-start, b.refs)
 	return dst, taken
 }
 
@@ -297,24 +292,6 @@ func (e *Encoder) Unacked() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.unacked
-}
-
-// Reason tells why the flow gains nothing: Encrypted, Incompressible, or None.
-func (e *Encoder) Reason() reason.Code {
-	const enough = 64 << 10 // bytes after which a judgement is fair
-	raw, wire := e.raw.Load(), e.wire.Load()
-	switch {
-	case e.encrypted.Load():
-		return reason.Encrypted
-	case raw >= enough && e.refs.Load() == 0 && wire > raw-raw/32:
-		return reason.Incompressible
-	}
-	return reason.None
-}
-
-// Counters returns the totals so far.
-func (e *Encoder) Counters() codec.Counters {
-	return codec.Counters{RawBytes: e.raw.Load(), WireBytes: e.wire.Load(), RefBytes: e.refs.Load(), LiteralBytes: e.literals.Load()}
 }
 
 // Close ends the leg. What is not acknowledged is never referred to. Nothing but Close, Ack, Reason and Counters may follow.

@@ -45,7 +45,7 @@ func (e *Encoder) shrink() {
 
 // appendLiterals appends literals, compressed where that promises to pay.
 func (e *Encoder) appendLiterals(dst, lits []byte) ([]byte, form) {
-	if e.opt.Stage == codec.StageNone || e.encrypted.Load() {
+	if e.opt.Stage == codec.StageNone || e.Encrypted() {
 		return append(dst, lits...), formRaw
 	}
 	defer e.tail.add(lits)

@@ -41,7 +41,7 @@ func (e *Encoder) Resend(ask codec.Ask, emit func(payload []byte) error) error {
 		} else if err != nil {
 			return err
 		}
-		e.wire.Add(uint64(len(payload)))
+		e.CountAgain(len(payload))
 		if err := emit(payload); err != nil {
 			return fmt.Errorf("resending block %d: %w", block, err)
 		}

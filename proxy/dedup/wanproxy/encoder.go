@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trunkline/trunkline/bpf/reason"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/dedup/internal/sniff"
 	"github.com/trunkline/trunkline/proxy/dedup/stage"
@@ -16,26 +15,25 @@ import (
 // An Encoder turns one direction of a flow into payloads. Encode, Resend and Rest exclude each other; the rest may be called
 // at any time.
 type Encoder struct {
+	sniff.Tally
+
 	cache *shared // nil: nothing is referred to
 	flow  uint32  // number in the cache
 
-	work      sync.Mutex // held while a block is encoded or sent again
-	search    searcher
-	out       commands
-	pack      stage.Packer
-	probe     sniff.Backoff
-	sniff     sniff.Sniffer
-	encrypted atomic.Bool
-	effort    atomic.Uint32
-	asks      asks
-	closed    bool
+	work   sync.Mutex // held while a block is encoded or sent again
+	search searcher
+	out    commands
+	pack   stage.Packer
+	probe  sniff.Backoff
+	sniff  sniff.Sniffer
+	effort atomic.Uint32
+	asks   asks
+	closed bool
 
 	mu       sync.Mutex // guards what Ack changes; taken after work
 	sent     stream
 	declared []declared // segments that are not acknowledged, in the order of their blocks
 	known    int        // declared[known:] are not acknowledged
-
-	raw, wire, refs, literals atomic.Uint64
 }
 
 // declared is a segment that the peer has once it acknowledges the block.
@@ -68,7 +66,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	e.work.Lock()
 	defer e.work.Unlock()
 	if e.sniff.Encrypted(src) {
-		e.encrypted.Store(true)
+		e.SetEncrypted()
 	}
 	effort := codec.Effort(e.effort.Load())
 	epoch := uint32(0)
@@ -84,7 +82,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	if _, packs := e.pack.Level(effort); packs {
 		e.out.least = packedWorthwhile
 	}
-	if e.cache == nil || e.encrypted.Load() || effort == codec.EffortRaw {
+	if e.cache == nil || e.Encrypted() || effort == codec.EffortRaw {
 		e.search.skip()
 		e.out.plain(src)
 	} else {
@@ -96,10 +94,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 	start := len(dst)
 	dst = e.payload(dst, effort)
 	dst = appendCheck(dst, check(number, src), e.out.flags&flagShort != 0)
-	e.raw.Add(uint64(len(src)))
-	e.wire.Add(uint64(len(dst) - start))
-	e.refs.Add(uint64(len(src) - e.out.literals))
-	e.literals.Add(uint64(e.out.literals))
+	e.Count(len(src), len(dst)-start, len(src)-e.out.literals)
 	return dst
 }
 
@@ -117,7 +112,7 @@ func (e *Encoder) payload(dst []byte, effort codec.Effort) []byte {
 		}
 	}
 	level, packs := e.pack.Level(effort)
-	if packs && !e.encrypted.Load() && len(o.bytes) > 0 && e.probe.Try(len(o.bytes)) {
+	if packs && !e.Encrypted() && len(o.bytes) > 0 && e.probe.Try(len(o.bytes)) {
 		o.flags |= flagPacked
 		dst = binary.AppendUvarint(dst, uint64(len(o.bytes)))
 		start, fresh := len(dst), false
@@ -198,24 +193,6 @@ func (e *Encoder) Unacked() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sent.unacked()
-}
-
-// Reason tells why the flow gains nothing: Encrypted, Incompressible, or None.
-func (e *Encoder) Reason() reason.Code {
-	const enough = 64 << 10 // bytes after which a judgement is fair
-	raw, wire := e.raw.Load(), e.wire.Load()
-	switch {
-	case e.encrypted.Load():
-		return reason.Encrypted
-	case raw >= enough && e.refs.Load() == 0 && wire > raw-raw/32:
-		return reason.Incompressible
-	}
-	return reason.None
-}
-
-// Counters returns the totals so far.
-func (e *Encoder) Counters() codec.Counters {
-	return codec.Counters{RawBytes: e.raw.Load(), WireBytes: e.wire.Load(), RefBytes: e.refs.Load(), LiteralBytes: e.literals.Load()}
 }
 
 // Close ends the direction. What is not acknowledged is never referred to. Nothing but Close, Ack, Reason and Counters may follow.

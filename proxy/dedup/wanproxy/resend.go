@@ -128,7 +128,7 @@ func (e *Encoder) teach(learn []byte, emit func(payload []byte) error) error {
 	e.mu.Lock()
 	steps := e.sent.unacked()/moreBytes + 2
 	e.mu.Unlock()
-	e.wire.Add(uint64(len(learn) + steps))
+	e.CountAgain(len(learn) + steps)
 	if err := emit(learn); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (e *Encoder) restart(number uint64, emit func(payload []byte) error) error 
 		payload = append(binary.AppendUvarint(append(payload[:0], answerRaw), number), b...)
 		payload = appendCheck(payload, check(number, b), false)
 		e.mu.Unlock()
-		e.wire.Add(uint64(len(payload)))
+		e.CountAgain(len(payload))
 		if err := emit(payload); err != nil {
 			return err
 		}
