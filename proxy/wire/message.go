@@ -17,7 +17,7 @@ const Magic = "TLNK"
 // The version this package speaks. Agents with another major version do not work together; a higher minor version only
 // adds fields at the end of messages, which older agents skip.
 const (
-	Major = 2
+	Major = 3
 	Minor = 0
 )
 

@@ -26,7 +26,7 @@
 // bytes of literals go through a model of the flow's small blocks instead, which makes half as much of a message. Stream and model
 // begin anew at the sender's will: because they were given up while the flow was idle, or because more or less effort is to be
 // spent. Then they are primed with the last bytes of the flow that were literals, as many as prime says, which both ends keep: 32 KiB
-// at most, 2 KiB for a model. In zstd's terms they are a raw dictionary, number 1, in deflate's the preset window. A zstd
+// at most, 1 KiB for a model. In zstd's terms they are a raw dictionary, number 1, in deflate's the preset window. A zstd
 // stream looks back 8 MiB at most.
 //
 // A decoder that cannot make a block asks for it. It drops all that follows until the block comes again as a restart:

@@ -36,7 +36,8 @@ type Encoder struct {
 	tail    tail
 	effort  atomic.Uint32
 	sniff   sniff.Sniffer
-	probe   sniff.Backoff
+	probe   sniff.Backoff // of the compressed stream
+	few     sniff.Backoff // of the model
 	lits    []byte
 	placed  bool // the peer knows generation and end
 	gen     uint64

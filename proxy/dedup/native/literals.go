@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
+	"github.com/trunkline/trunkline/proxy/dedup/internal/sniff"
 )
 
 // restAfter is after how long without payloads the compressed stream begins anew, whether or not Rest was called: the decoder,
@@ -53,8 +54,8 @@ func (e *Encoder) appendLiterals(dst, lits []byte) ([]byte, form) {
 	switch {
 	case effort < codec.EffortFastest:
 	case e.opt.Stage == codec.Zstd && len(lits) <= modelMost:
-		if out, f := e.appendModelled(dst, lits); f != formNone {
-			return out, f
+		if len(lits) < sniff.TooShort || e.few.Try(len(lits)) {
+			return e.appendModelled(dst, lits)
 		}
 	case e.worth(lits):
 		return e.appendPacked(dst, lits, effort)
@@ -94,7 +95,12 @@ func (e *Encoder) appendModelled(dst, lits []byte) ([]byte, form) {
 		e.model = newModel(prime)
 		dst = binary.AppendUvarint(dst, uint64(len(prime)))
 	}
-	return e.model.encode(dst, lits), f
+	start := len(dst)
+	dst = e.model.encode(dst, lits)
+	if e.model.at >= modelTried {
+		e.few.Result(len(lits), len(dst)-start)
+	}
+	return dst, f
 }
 
 // forget gives the model back and begins streams anew: the decoder may have given its ends up.

@@ -40,16 +40,38 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// Messages that the model makes nothing of are sent as they are, most of them; a flow whose messages change is found out.
+func TestMessagesOfNoise(t *testing.T) {
+	l := newEnds(1 << 20).leg(t)
+	raw := func(next func(i int) []byte) (n int) {
+		for i := range 200 {
+			l.send(t, next(i))
+			if formOf(l.buf[0]) == formRaw {
+				n++
+			}
+		}
+		return n
+	}
+	if n := raw(func(i int) []byte { return random(uint64(i), 100) }); n < 150 {
+		t.Errorf("of 200 messages of noise %d went without the model", n)
+	}
+	all := messages(200)
+	if n := raw(func(i int) []byte { return all[i] }); n > 60 {
+		t.Errorf("of 200 messages of text that followed %d went without the model", n)
+	}
+}
+
 func TestStretch(t *testing.T) {
 	for p := int32(8); p < 4088; p++ {
-		if q := squash(stretches[p]); q < p-4 || q > p+8 {
+		if q := squash(int32(stretches[p])); q < p-4 || q > p+8 {
 			t.Errorf("squash(stretch(%d)) = %d", p, q)
 		}
 	}
-	for s := uint16(0); s < 1<<15; s += 13 {
+	for s := range 1 << 16 {
 		for bit := range int32(2) {
+			s := uint16(s)
 			if a, b := probability(s), probability(correct(s, bit)); bit == 1 && b < a || bit == 0 && b > a {
-				t.Errorf("counter %#x goes from %d to %d for a %d", s, a, b, bit)
+				t.Fatalf("counter %#x goes from %d to %d for a %d", s, a, b, bit)
 			}
 		}
 	}
