@@ -42,6 +42,7 @@ type index struct {
 	mask    uint64   // buckets - 1
 	used    int      // entries taken
 	most    int      // buckets at most: first << n
+	touched uint64   // what touch has read: of no use, but else it would not be read
 }
 
 // tables gives memory for an index.
@@ -132,27 +133,36 @@ func (x *index) lookup(hash, low, head uint64) (c Candidates) {
 // position completes the low bits of a position to the highest one that is not above head.
 func position(e, head uint64) uint64 { return head - (head-e)&posMask }
 
+// touch brings the buckets of some anchors into the processor's cache. No load waits for another, so that the misses overlap.
+func (x *index) touch(samples []Sample) {
+	for _, s := range samples {
+		x.touched += x.bucket(tag(s.Hash))[0]
+	}
+}
+
 // insert enters a position. Of one content it keeps two places at most: the newest may not be referable yet, and copies of
 // one content must not drive out all others. Else the oldest entry goes.
 func (x *index) insert(hash, pos, head uint64) {
 	t := tag(hash)
 	b := x.bucket(t)
 	oldest, twin, twins := 0, 0, 0
-	age := func(i int) uint64 { return (head - b[i]) & posMask }
+	most, twinAge := uint64(0), uint64(0)
 	for i, e := range b {
 		if e == 0 {
 			oldest = i
 			if twins < 2 {
 				x.used++
-				break
 			}
-		} else if e>>posBits == t {
-			if twins++; twins == 1 || age(i) > age(twin) {
-				twin = i
+			break
+		}
+		age := (head - e) & posMask
+		if e>>posBits == t {
+			if twins++; twins == 1 || age > twinAge {
+				twin, twinAge = i, age
 			}
 		}
-		if age(i) > age(oldest) {
-			oldest = i
+		if age > most {
+			oldest, most = i, age
 		}
 	}
 	if twins >= 2 {

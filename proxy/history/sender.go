@@ -178,6 +178,9 @@ func (s *Sender) lookup(samples []Sample, low uint64, dst []Candidates) []Candid
 	return dst
 }
 
+// insertBatch is for how many anchors the buckets are fetched at once: waiting for one at a time costs more than all the rest.
+const insertBatch = 32
+
 // Insert enters the anchors of a block recorded at pos.
 func (s *Sender) Insert(samples []Sample, pos uint64) {
 	s.mu.Lock()
@@ -186,8 +189,13 @@ func (s *Sender) Insert(samples []Sample, pos uint64) {
 		return
 	}
 	s.access(func() {
-		for _, a := range samples {
-			s.index.insert(a.Hash, pos+uint64(a.At), s.head)
+		for len(samples) > 0 {
+			n := min(len(samples), insertBatch)
+			s.index.touch(samples[:n])
+			for _, a := range samples[:n] {
+				s.index.insert(a.Hash, pos+uint64(a.At), s.head)
+			}
+			samples = samples[n:]
 		}
 	})
 	grows := int64(0)

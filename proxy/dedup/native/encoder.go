@@ -101,6 +101,7 @@ func (e *Encoder) EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, 
 		b.give = give
 	}
 	if e.leg != nil && !e.Encrypted() {
+		e.match.prepare()
 		e.refer(&b)
 	} else {
 		e.match.skip(src)
@@ -113,8 +114,18 @@ func (e *Encoder) EncodeTaking(dst, src []byte, give func([]byte)) (out []byte, 
 		e.leg.Done()
 	}
 	taken = e.keep(&b)
+	e.tidy()
 	e.Count(len(src), len(dst)-start, b.refs)
 	return dst, taken
+}
+
+// tidy gives back what the block needed while it was encoded, if it is large: flows share that.
+func (e *Encoder) tidy() {
+	if cap(e.lits) >= largeBlock {
+		give(e.lits)
+		e.lits = nil
+	}
+	e.match.tidy()
 }
 
 // outgoing is a block that is being encoded.
@@ -177,7 +188,16 @@ func (e *Encoder) payload(dst []byte, b *outgoing) []byte {
 		dst = e.appendRef(dst, b.ops[0])
 	case b.refs > 0:
 		flags |= flagOps
-		dst, lits = e.appendOps(dst, b)
+		dst = e.appendOps(dst, b)
+		switch n := len(b.src) - b.refs; {
+		case n == 0:
+			lits = nil
+		case e.plain():
+			dst, lits, b.form = b.appendLiterals(dst), nil, formRaw
+		default:
+			e.lits = sized(e.lits, n)
+			lits = b.appendLiterals(e.lits[:0])
+		}
 	}
 	if len(lits) > 0 {
 		dst, b.form = e.appendLiterals(dst, lits)
@@ -196,21 +216,25 @@ func (e *Encoder) appendRef(dst []byte, o op) []byte {
 	return dst
 }
 
-// appendOps appends the operations and gathers the literals.
-func (e *Encoder) appendOps(dst []byte, b *outgoing) (_, lits []byte) {
-	lits = e.lits[:0]
-	at := 0
+func (e *Encoder) appendOps(dst []byte, b *outgoing) []byte {
 	for _, o := range b.ops {
 		dst = binary.AppendUvarint(dst, uint64(o.lit))
-		lits = append(lits, b.src[at:at+o.lit]...)
-		at += o.lit + o.n
 		if o.n > 0 {
 			dst = binary.AppendUvarint(dst, uint64(o.n))
 			dst = e.appendRef(dst, o)
 		}
 	}
-	e.lits = lits
-	return dst, lits
+	return dst
+}
+
+// appendLiterals appends what the operations do not refer to.
+func (b *outgoing) appendLiterals(dst []byte) []byte {
+	at := 0
+	for _, o := range b.ops {
+		dst = append(dst, b.src[at:at+o.lit]...)
+		at += o.lit + o.n
+	}
+	return dst
 }
 
 // keep notes a block as sent, with its bytes if they may be asked for and are not in the log. It tells whether it took the

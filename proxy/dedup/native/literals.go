@@ -34,7 +34,6 @@ func (e *Encoder) Rest() {
 func (e *Encoder) shrink() {
 	e.forget()
 	e.zip.rest()
-	e.match.shrink()
 	for _, b := range e.spare {
 		give(b)
 	}
@@ -44,9 +43,12 @@ func (e *Encoder) shrink() {
 	}
 }
 
+// plain tells whether literals are never compressed.
+func (e *Encoder) plain() bool { return e.opt.Stage == codec.StageNone || e.Encrypted() }
+
 // appendLiterals appends literals, compressed where that promises to pay.
 func (e *Encoder) appendLiterals(dst, lits []byte) ([]byte, form) {
-	if e.opt.Stage == codec.StageNone || e.Encrypted() {
+	if e.plain() {
 		return append(dst, lits...), formRaw
 	}
 	defer e.tail.add(lits)

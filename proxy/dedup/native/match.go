@@ -3,6 +3,8 @@
 package native
 
 import (
+	"sync"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/trunkline/trunkline/proxy/history"
@@ -32,18 +34,37 @@ type matcher struct {
 	fresh bool             // nothing has been searched yet
 
 	// Of the block.
-	src      []byte
-	hash     xxhash.Digest // of src[:hashed]
-	hashed   int
-	at       history.Place
+	src     []byte
+	hash    xxhash.Digest // of src[:hashed]
+	hashed  int
+	at      history.Place
+	lit     int  // where the current run of literals begins
+	matched int  // bytes in references
+	stale   bool // some reference is to what will be overwritten before long
+	ext     [2]uint64
+	*scratch
+}
+
+// scratch is what a matcher needs while a block is encoded. Flows take turns in using it: memory that is new costs more than what is
+// done with it.
+type scratch struct {
 	ops      []op
-	lit      int  // where the current run of literals begins
-	matched  int  // bytes in references
-	stale    bool // some reference is to what will be overwritten before long
-	ext      [2]uint64
-	samples  []history.Sample     // anchors that were looked up, by offset
-	cands    []history.Candidates // scratch
-	inserted []history.Sample     // scratch
+	samples  []history.Sample // anchors that were looked up, by offset
+	cands    []history.Candidates
+	inserted []history.Sample
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// prepare comes before the matcher's block is searched or noted, tidy when its operations are of no more use.
+func (m *matcher) prepare() { m.scratch = scratches.Get().(*scratch) }
+
+func (m *matcher) tidy() {
+	m.src = nil
+	if m.scratch != nil {
+		scratches.Put(m.scratch)
+		m.scratch = nil
+	}
 }
 
 // run fills m.ops for a block that may refer to what p says.
@@ -112,11 +133,6 @@ func (m *matcher) skip(src []byte) {
 	m.begin(src)
 	m.pass(len(src))
 	m.end()
-}
-
-// shrink gives back what is made again when it is needed.
-func (m *matcher) shrink() {
-	m.src, m.ops, m.samples, m.cands, m.inserted = nil, nil, nil, nil, nil
 }
 
 // digest hashes the block up to an offset, if that is not done.
