@@ -33,6 +33,7 @@ type Encoder struct {
 	zip     packer
 	model   *model    // nil: there is none now
 	encoded time.Time // when a block was last encoded
+	begun   uint64    // where the log ended when the compressed stream began
 	tail    tail
 	effort  atomic.Uint32
 	sniff   sniff.Sniffer
@@ -147,6 +148,7 @@ func (e *Encoder) refer(b *outgoing) {
 	if e.level() == codec.EffortRaw {
 		e.match.note(b.src, at)
 	} else {
+		e.match.near = e.compressed(at.Head)
 		e.match.run(b.src, at)
 	}
 	b.ops, b.refs = e.match.ops, e.match.matched

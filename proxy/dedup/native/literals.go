@@ -8,6 +8,7 @@ import (
 
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 	"github.com/trunkline/trunkline/proxy/dedup/internal/sniff"
+	"github.com/trunkline/trunkline/proxy/history"
 )
 
 // restAfter is after how long without payloads the compressed stream begins anew, whether or not Rest was called: the decoder,
@@ -75,6 +76,7 @@ func (e *Encoder) appendPacked(dst, lits []byte, effort codec.Effort) ([]byte, f
 		}
 		prime := e.prime(primeBytes)
 		e.zip.begin(effort, prime)
+		e.begun = e.match.at.Head
 		dst = binary.AppendUvarint(dst, uint64(len(prime)))
 	}
 	start := len(dst)
@@ -103,6 +105,15 @@ func (e *Encoder) appendModelled(dst, lits []byte) ([]byte, form) {
 		e.few.Result(len(lits), len(dst)-start)
 	}
 	return dst, f
+}
+
+// compressed returns the position from which on what the log holds is, as far as it is this flow's, what the compressor looks back to.
+func (e *Encoder) compressed(head uint64) uint64 {
+	if !e.zip.live || e.opt.Stage != codec.Zstd || e.level() < codec.EffortFastest {
+		return history.MaxPos
+	}
+	window := uint64(windows[e.zip.effort])
+	return max(e.begun, head-min(head, window))
 }
 
 // forget gives the model back and begins streams anew: the decoder may have given its ends up.

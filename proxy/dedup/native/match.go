@@ -16,6 +16,9 @@ const (
 	batch, firstBatch = 16 << 10, 1 << 10
 	// stride is how many bytes are compared before they are hashed, while they are still in the processor's nearest cache.
 	stride = 16 << 10
+	// What repeats fewer bytes than nearMatch, of what has just gone through the compressor, is left to that: it takes as few bytes
+	// and less time for it.
+	nearMatch = 1 << 10
 	// A reference of fewer than detour bytes may be to a place that only begins alike.
 	detour = 4 << 10
 )
@@ -35,11 +38,13 @@ type matcher struct {
 
 	// Of the block.
 	src     []byte
+	near    uint64        // from there on a compressor finds what repeats by itself
 	hash    xxhash.Digest // of src[:hashed]
 	hashed  int
 	at      history.Place
 	lit     int  // where the current run of literals begins
 	matched int  // bytes in references
+	left    int  // no anchor below this offset is worth a look: what it leads to is left to the compressor
 	stale   bool // some reference is to what will be overwritten before long
 	ext     [2]uint64
 	*scratch
@@ -187,9 +192,10 @@ func (m *matcher) search(from, to, gap int) int {
 	m.cands = m.log.Lookup(found, m.at.Low, m.cands[:0])
 	m.digest(to)
 	end := from
+	m.left = 0
 	for k := range found {
 		at := found[k].At
-		if m.cands[k][0] == 0 || at <= end {
+		if m.cands[k][0] == 0 || at <= end || at <= m.left {
 			continue
 		}
 		if e := m.try(at, &m.cands[k]); e > 0 {
@@ -221,6 +227,10 @@ func (m *matcher) try(at int, c *history.Candidates) int {
 		}
 	}
 	if n < minMatch {
+		return 0
+	}
+	if pos >= m.near && n < nearMatch {
+		m.left = from + n
 		return 0
 	}
 	back := m.swallow(from, pos)

@@ -15,7 +15,7 @@ import (
 
 // Bytes that zstd looks back, by effort: more costs memory at both ends, and what lies farther back the history finds. All are
 // at most maxWindow, which is what a decoder grants.
-var windows = [codec.Efforts]int{codec.EffortFastest: 1 << 20, codec.EffortDefault: 2 << 20, codec.EffortBetter: 4 << 20}
+var windows = [codec.Efforts]int{codec.EffortFastest: 2 << 20, codec.EffortDefault: 4 << 20, codec.EffortBetter: 4 << 20}
 
 const maxWindow = 8 << 20
 
