@@ -25,6 +25,7 @@ type Options struct {
 	Trace     *Trace        // what A to B delivers by, instead of Rate; InProcess only
 	TraceBA   *Trace        // the same of B to A; nil: by Rate
 	RTT       time.Duration // two-way delay of the empty link, half in each direction; 0 is none
+	MTU       int           // bytes of an IP packet that the sites' devices take, 1280 to 65520; 0 is 1500
 	OneWay    bool          // all of RTT is from A to B, and the way back is not delayed
 
 	// Loss is the share, 0 to 1, of packets of at most one MTU that is lost in each direction. Which ones, the seed and the
@@ -54,6 +55,9 @@ func (o Options) withDefaults() Options {
 	if o.Rate == 0 {
 		o.Rate = 1e9
 	}
+	if o.MTU == 0 {
+		o.MTU = wanMTU
+	}
 	if o.QueueBDP == 0 {
 		o.QueueBDP = 1
 	}
@@ -76,6 +80,8 @@ func (o Options) check() error {
 		return fmt.Errorf("mean burst of %g packets: it is 0, or from 1 to %d", o.Burst, int(maxBurst))
 	case !burstFits(o.Loss, o.Burst):
 		return fmt.Errorf("loss %g does not fit in bursts of %g packets with one between them; use longer bursts", o.Loss, o.Burst)
+	case o.MTU != 0 && (o.MTU < 1280 || o.MTU > 65520):
+		return fmt.Errorf("MTU %d is not from 1280, which IPv6 needs, to 65520", o.MTU)
 	case o.RTT < 0:
 		return fmt.Errorf("round-trip time %v is negative", o.RTT)
 	case !(o.QueueBDP >= 0):

@@ -284,9 +284,34 @@ func withoutIPv4(t *testing.T, e Emulation) {
 	}
 }
 
+func TestMTU(t *testing.T) { emulations(t, largePackets) }
+
+// Segments are as large as the MTU lets them be, and arrive.
+func largePackets(t *testing.T, e Emulation) {
+	const mtu, headers = 9000, 20 + 20 + 12 // IPv4, TCP and its time stamps
+	l := newLab(t, Options{Emulation: e, MTU: mtu, NoIPv6: true})
+	to := serve(t, l, l.B.Addr4, func(c net.Conn) { _, _ = c.Write(make([]byte, 1<<20)) })
+	c := dial(t, l, to)
+	if b, err := io.ReadAll(c); len(b) != 1<<20 || err != nil {
+		t.Errorf("%d bytes arrived: %v", len(b), err)
+	}
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	_ = raw.Control(func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	if size != mtu-headers || err != nil {
+		t.Errorf("a segment carries %d bytes, want %d: %v", size, mtu-headers, err)
+	}
+	if st := l.Link.BA.Stats(); st.Segments > 2*(1<<20)/(mtu-headers) {
+		t.Errorf("%d segments from the server", st.Segments)
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	for _, o := range []Options{{Loss: 2}, {Loss: math.NaN()}, {RTT: -1}, {QueueBDP: -1}, {DSCP: 64}, {NoIPv4: true, NoIPv6: true},
-		{Burst: 0.5}, {Burst: -2}, {Burst: 1e9}, {Loss: 0.9, Burst: 2}, {Emulation: 2},
+		{MTU: -1}, {MTU: 1279}, {MTU: 65521}, {Burst: 0.5}, {Burst: -2}, {Burst: 1e9}, {Loss: 0.9, Burst: 2}, {Emulation: 2},
 		{Emulation: InKernel, Trace: &Trace{at: []uint32{1}}}} {
 		if l, err := New(o); err == nil {
 			t.Errorf("%+v is taken", o)

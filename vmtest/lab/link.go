@@ -55,8 +55,8 @@ func (l *Link) SetDown(down bool) {
 	l.BA.set(func(s *shape) { s.down = down })
 }
 
-// Restart counts packets from 0 again and loses them by this seed, and begins the trace anew: what follows on an idle link
-// meets the same as after any other Restart with this seed.
+// Restart counts packets from 0 again and loses them by this seed, and begins the trace and LateMax anew: what follows on an
+// idle link meets the same as after any other Restart with this seed.
 func (l *Link) Restart(seed uint64) {
 	l.AB.restart(seed)
 	l.BA.restart(seed)
@@ -86,12 +86,13 @@ type shape struct {
 	queueBytes uint64 // instead of queueBDP, if not 0
 	down       bool
 	mark       bool // what is ECN-capable gets CE
+	mtu        int
 }
 
 // shapes are those of the two directions.
 func (o Options) shapes() (ab, ba shape) {
 	ab = shape{rate: float64(o.Rate), rtt: o.RTT, share: 0.5, loss: o.Loss, burst: o.Burst, dataOnly: o.LossAB,
-		queueBDP: o.QueueBDP, queueBytes: o.QueueBytes}
+		queueBDP: o.QueueBDP, queueBytes: o.QueueBytes, mtu: o.MTU}
 	if o.OneWay {
 		ab.share = 1
 	}

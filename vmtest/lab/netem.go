@@ -58,7 +58,7 @@ type netemShape struct {
 func (s *shape) netem() netemShape {
 	bytes := s.rate/8*s.delay().Seconds() + s.queueLimit()
 	return netemShape{rateBps: max(uint64(s.rate/8), 1), delay: s.delay(),
-		limit: uint32(min(math.Ceil(bytes/wanMTU), math.MaxUint32))}
+		limit: uint32(min(math.Ceil(bytes/float64(s.mtu)), math.MaxUint32))}
 }
 
 // setNetem makes netem the queue of a device of the calling thread's namespace, or changes the one that is there.

@@ -154,12 +154,14 @@ func TestNetemShape(t *testing.T) {
 			netemShape{1.5e6, 50 * time.Millisecond, 50 + 100}, netemShape{1.5e6, 50 * time.Millisecond, 50 + 100}},
 		{"one way", Options{Rate: 12e6, RTT: 100 * time.Millisecond, QueueBDP: 2, OneWay: true},
 			netemShape{1.5e6, 100 * time.Millisecond, 100 + 200}, netemShape{1.5e6, 0, 200}},
+		{"packets of 9000 bytes", Options{Rate: 12e6, RTT: 120 * time.Millisecond, MTU: 9000},
+			netemShape{1.5e6, 60 * time.Millisecond, 10 + 20}, netemShape{1.5e6, 60 * time.Millisecond, 10 + 20}},
 		{"bytes", Options{Rate: 12e6, RTT: 100 * time.Millisecond, QueueBDP: 2, QueueBytes: 45000, OneWay: true},
 			netemShape{1.5e6, 100 * time.Millisecond, 100 + 30}, netemShape{1.5e6, 0, 30}},
 		{"never below the least queue", Options{Rate: 1e6, QueueBytes: 1}, netemShape{125e3, 0, 20}, netemShape{125e3, 0, 20}},
 		{"never without rate", Options{Rate: 1, QueueBDP: 1}, netemShape{1, 0, 20}, netemShape{1, 0, 20}},
 	} {
-		ab, ba := c.o.shapes()
+		ab, ba := c.o.withDefaults().shapes()
 		if ab.netem() != c.ab || ba.netem() != c.ba {
 			t.Errorf("%s: %+v and %+v, want %+v and %+v", c.name, ab.netem(), ba.netem(), c.ab, c.ba)
 		}

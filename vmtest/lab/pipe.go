@@ -73,6 +73,7 @@ func (p *pipe) restart(key uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.chain = chain{key: key}
+	p.stat.LateMax = 0
 	if p.trace != nil {
 		p.trace.restart(time.Now())
 	}

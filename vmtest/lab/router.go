@@ -44,7 +44,7 @@ func (s *Site) routerMAC() net.HardwareAddr { return net.HardwareAddr{2, 0x81, 0
 // join makes the site's device, whose other end is the router's.
 func (r *router) join(s *Site) error {
 	return r.onThread(func() error {
-		attrs := netlink.LinkAttrs{Name: deviceTo(s), HardwareAddr: s.routerMAC(), MTU: wanMTU}
+		attrs := netlink.LinkAttrs{Name: deviceTo(s), HardwareAddr: s.routerMAC(), MTU: s.lab.opts.MTU}
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: wanDevice, PeerHardwareAddr: s.mac(), PeerNamespace: netlink.NsFd(s.netns.Fd())}
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("making a veth: %w", err)

@@ -17,7 +17,7 @@ import (
 
 const (
 	wanDevice = "wan0"
-	wanMTU    = 1500
+	wanMTU    = 1500 // where Options.MTU does not say otherwise
 	// The sender's device queue must never be the one that drops: the link could not see what was lost there, and
 	// would take its retransmission for a first transmission.
 	wanTxQueue = 10000
@@ -84,7 +84,7 @@ func (s *Site) configure() error {
 			return err
 		}
 	}
-	if err := netlink.LinkSetMTU(link, wanMTU); err != nil {
+	if err := netlink.LinkSetMTU(link, s.lab.opts.MTU); err != nil {
 		return fmt.Errorf("setting the MTU: %w", err)
 	}
 	if err := netlink.LinkSetTxQLen(link, wanTxQueue); err != nil {

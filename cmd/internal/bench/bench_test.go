@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,5 +178,16 @@ func TestCPUModel(t *testing.T) {
 	}
 	if got := cpuModel(path); got != "Some CPU @ 2 GHz" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestJain(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{5, 5, 5}, 1}, {[]float64{1, 0, 0, 0}, 0.25}, {[]float64{3, 1}, 0.8}, {nil, 0}, {[]float64{0, 0}, 0}} {
+		if got := Jain(c.values); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%v: %v, want %v", c.values, got, c.want)
+		}
 	}
 }

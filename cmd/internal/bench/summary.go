@@ -51,6 +51,19 @@ func round(v float64, decimals int) float64 {
 	return math.Round(v*unit) / unit
 }
 
+// Jain is the fairness index of Jain, Chiu and Hawe (1984): 1 where all get the same, 1/n where one gets all.
+func Jain(values []float64) float64 {
+	total, squares := 0.0, 0.0
+	for _, v := range values {
+		total += v
+		squares += v * v
+	}
+	if squares == 0 {
+		return 0
+	}
+	return total * total / (float64(len(values)) * squares)
+}
+
 // Interleave gives the order of runs: in each round every one of n settings once, in an order drawn anew, so that neither a
 // drift of the machine nor what ran just before favours any of them.
 func Interleave(seed uint64, rounds, n int) [][]int {

@@ -22,7 +22,7 @@ type experiment struct {
 	plan    *plan
 	session *bench.Session
 	dir     string
-	out     *rowWriter
+	out     *bench.RowFile
 	rows    []row
 	courses []trace  // of flows that are drawn
 	notes   []string // for the reader of the tables
@@ -84,10 +84,10 @@ func (e *experiment) run(ctx context.Context, s *bench.Session) (_ *bench.Report
 	if err != nil {
 		return nil, err
 	}
-	if e.out, err = openRows(s.Out); err != nil {
+	if e.out, err = bench.OpenRows(s.Out, row{}); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, e.out.close()) }()
+	defer func() { err = errors.Join(err, e.out.Close()) }()
 	e.say()
 	for i := range e.plan.cells {
 		if err := e.cell(ctx, &e.plan.cells[i], s.Seed+uint64(i)); err != nil {
@@ -182,7 +182,7 @@ func (e *experiment) once(ctx context.Context, w *world, s *subject, run int) er
 	if e.plan.drawn(w.cell, s, run) {
 		e.courses = append(e.courses, *t)
 	}
-	return e.out.add(&r)
+	return e.out.Add(r)
 }
 
 // left estimates from what the runs so far took.

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/trunkline/trunkline/cc"
+	"github.com/trunkline/trunkline/cmd/internal/bench"
 	"github.com/trunkline/trunkline/cmd/internal/labagent"
 	"github.com/trunkline/trunkline/loader/ledger"
 )
@@ -121,8 +120,8 @@ func (h *held) openLedger(dir string) error {
 
 func (h *held) loadModule(name string) error {
 	module := "tcp_" + name
-	if out, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
-		return fmt.Errorf("loading its module: modprobe %s: %w: %s", module, err, strings.TrimSpace(string(out)))
+	if err := bench.LoadModule(module); err != nil {
+		return fmt.Errorf("loading its module: %w", err)
 	}
 	h.modules = append(h.modules, module)
 	return nil
@@ -142,20 +141,7 @@ func (h *held) release() error {
 		errs = append(errs, err, h.ledger.Close())
 	}
 	for _, m := range h.modules {
-		errs = append(errs, unloadModule(m))
+		errs = append(errs, bench.UnloadModule(m))
 	}
 	return errors.Join(errs...)
-}
-
-// unloadModule tries for a while: the last sockets of a namespace go some time after it.
-func unloadModule(module string) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		out, err := exec.Command("modprobe", "-r", module).CombinedOutput()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("unloading what was loaded: modprobe -r %s: %w: %s", module, err, strings.TrimSpace(string(out)))
-		}
-	}
 }

@@ -97,13 +97,13 @@ func (t *taker) run() error {
 	for {
 		timeout := finishWait
 		if t.known && t.end != forever {
-			timeout = time.Duration(max(t.end-monotonic(), 0)) + lateWait
+			timeout = time.Duration(max(t.end-child.Monotonic(), 0)) + lateWait
 		}
 		tv := unix.NsecToTimeval(int64(timeout))
 		if err := unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 			return os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
 		}
-		over, err := t.readOn(monotonic() + int64(time.Second))
+		over, err := t.readOn(child.Monotonic() + int64(time.Second))
 		if over || err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ const forever = 1<<63 - 1
 func (t *taker) readOn(until int64) (over bool, err error) {
 	for {
 		n, err := unix.Read(t.fd, t.buf[t.filled:])
-		now := monotonic()
+		now := child.Monotonic()
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

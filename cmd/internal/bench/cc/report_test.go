@@ -150,7 +150,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s is %v in a run that has none", name, v)
 		}
 	}
-	names, values := rowNames(), rowValues(&e.rows[1])
+	names, values := bench.RowNames(row{}), bench.RowValues(e.rows[1])
 	if len(names) != len(values) || names[0] != "algorithm" || values[0] != "illinois" || values[3] != "50" {
 		t.Errorf("%v: %v", names, values)
 	}

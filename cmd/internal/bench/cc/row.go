@@ -3,12 +3,7 @@
 package cc
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -96,7 +91,7 @@ func (e *experiment) result(f *flows) (row, *trace, error) {
 		r.Chosen, r.ChosenFirst, r.Choices = first.Congestion, first.First, f.choices
 	}
 	if len(mine.goodput) > 1 {
-		r.Jain = bench.Significant(jain(mine.goodput), digits)
+		r.Jain = bench.Significant(bench.Jain(mine.goodput), digits)
 	}
 	if len(f.beside) > 0 {
 		theirs, err := e.carried(f.beside, f.got)
@@ -104,7 +99,7 @@ func (e *experiment) result(f *flows) (row, *trace, error) {
 			return row{}, nil, err
 		}
 		r.Beside, r.BesideMbps, r.BesideRetransmits = e.plan.beside, bench.Significant(sum(theirs.goodput), digits), theirs.retransmits
-		r.JainBetween = bench.Significant(jain(slices.Concat(mine.goodput, theirs.goodput)), digits)
+		r.JainBetween = bench.Significant(bench.Jain(slices.Concat(mine.goodput, theirs.goodput)), digits)
 	}
 	return r, newTrace(f), nil
 }
@@ -142,74 +137,4 @@ func (e *experiment) carried(flows []sent, got map[uint32]received) (c carried, 
 		c.rtos = -1
 	}
 	return c, nil
-}
-
-// rowWriter writes rows as they come, so that what is interrupted after hours has not been for nothing.
-type rowWriter struct{ f *os.File }
-
-// rowsName is the file of all rows below --out.
-const rowsName = "rows.tsv"
-
-func openRows(dir string) (*rowWriter, error) {
-	if dir == "" {
-		return &rowWriter{}, nil
-	}
-	f, err := os.Create(filepath.Join(dir, rowsName))
-	if err != nil {
-		return nil, fmt.Errorf("--out %s: %w", dir, err)
-	}
-	w := &rowWriter{f}
-	return w, w.line(rowNames())
-}
-
-func (w *rowWriter) add(r *row) error {
-	if w.f == nil {
-		return nil
-	}
-	return w.line(rowValues(r))
-}
-
-func (w *rowWriter) line(cells []string) error {
-	if _, err := w.f.WriteString(strings.Join(cells, "\t") + "\n"); err != nil {
-		return fmt.Errorf("writing %s: %w", rowsName, err)
-	}
-	return nil
-}
-
-func (w *rowWriter) close() error {
-	if w == nil || w.f == nil {
-		return nil
-	}
-	return w.f.Close()
-}
-
-// eachField calls f with what a field is called in JSON.
-func eachField(r *row, f func(name string, value reflect.Value, optional bool)) {
-	v := reflect.ValueOf(r).Elem()
-	for i := range v.NumField() {
-		if name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "" {
-			f(name, v.Field(i), option == "omitempty")
-		}
-	}
-}
-
-func rowNames() (names []string) {
-	eachField(&row{}, func(name string, _ reflect.Value, _ bool) { names = append(names, name) })
-	return names
-}
-
-// rowValues writes figures as JSON does.
-func rowValues(r *row) (values []string) {
-	eachField(r, func(_ string, v reflect.Value, optional bool) {
-		if optional && v.IsZero() {
-			values = append(values, "")
-			return
-		}
-		text, err := json.Marshal(v.Interface())
-		if err != nil {
-			text = []byte(errors.Join(err).Error())
-		}
-		values = append(values, strings.Trim(string(text), `"`))
-	})
-	return values
 }

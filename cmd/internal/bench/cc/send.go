@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench/child"
 )
 
 // SendCommand is the hidden command by which the executable is a sender.
@@ -160,7 +162,7 @@ func (s *sender) flow(connected func()) error {
 	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 		return os.NewSyscallError("setsockopt SO_SNDTIMEO", err)
 	}
-	s.start = monotonic()
+	s.start = child.Monotonic()
 	s.out.StartNs = s.start
 	if err := unix.Connect(s.fd, &unix.SockaddrInet4{Addr: s.Address.As4(), Port: int(s.Port)}); err != nil {
 		return fmt.Errorf("connecting to %s: %w", s.Address, err)
@@ -189,7 +191,7 @@ func (s *sender) write() error {
 		end = 1<<63 - 1
 	}
 	for {
-		now := monotonic()
+		now := child.Monotonic()
 		if now >= end || s.Bytes > 0 && s.out.Bytes == s.Bytes {
 			return nil
 		}
@@ -202,7 +204,7 @@ func (s *sender) write() error {
 		n, err := unix.Write(s.fd, s.due())
 		switch {
 		case err == unix.EAGAIN:
-			err = wait(s.fd, unix.POLLOUT, min(next, end)-now)
+			err = child.Wait(s.fd, unix.POLLOUT, min(next, end)-now)
 		case err == unix.EINTR:
 			err = nil
 		case err == nil:
@@ -238,12 +240,12 @@ func (s *sender) finish() error {
 			return err
 		}
 	}
-	info, size, err := tcpInfo(s.fd)
+	info, size, err := child.TCPInfo(s.fd)
 	if err != nil {
 		return err
 	}
 	s.out.Retransmits, s.out.RTOs = uint64(info.Total_retrans), -1
-	if size >= rtoSize {
+	if size >= child.RTOSize {
 		s.out.RTOs = int(info.Total_rto)
 	}
 	s.out.RwndUs, s.out.SndbufUs = info.Rwnd_limited, info.Sndbuf_limited
@@ -255,8 +257,8 @@ func (s *sender) finish() error {
 }
 
 func (s *sender) waitTaken() error {
-	for deadline := monotonic() + int64(finishWait); ; {
-		now := monotonic()
+	for deadline := child.Monotonic() + int64(finishWait); ; {
+		now := child.Monotonic()
 		if now > deadline {
 			return fmt.Errorf("the receiver has not taken everything %v after the last write", finishWait)
 		}
@@ -268,7 +270,7 @@ func (s *sender) waitTaken() error {
 		case err == nil && n == 0:
 			return nil
 		case errors.Is(err, unix.EAGAIN):
-			err = wait(s.fd, unix.POLLIN, int64(s.Sample))
+			err = child.Wait(s.fd, unix.POLLIN, int64(s.Sample))
 		}
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting for the receiver: %w", err)
@@ -277,7 +279,7 @@ func (s *sender) waitTaken() error {
 }
 
 func (s *sender) sample(now int64) error {
-	info, _, err := tcpInfo(s.fd)
+	info, _, err := child.TCPInfo(s.fd)
 	if err != nil {
 		return err
 	}

@@ -17,19 +17,6 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// jain is the fairness index of Jain, Chiu and Hawe (1984): 1 where all get the same, 1/n where one gets all.
-func jain(values []float64) float64 {
-	squares := 0.0
-	for _, v := range values {
-		squares += v * v
-	}
-	if squares == 0 {
-		return 0
-	}
-	total := sum(values)
-	return total * total / (float64(len(values)) * squares)
-}
-
 // geometricMean of what is above 0; of nothing it is 0.
 func geometricMean(values []float64) float64 {
 	logs, n := 0.0, 0

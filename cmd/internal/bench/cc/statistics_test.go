@@ -7,17 +7,6 @@ import (
 	"testing"
 )
 
-func TestJain(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   float64
-	}{{[]float64{5, 5, 5}, 1}, {[]float64{1, 0, 0, 0}, 0.25}, {[]float64{3, 1}, 0.8}, {nil, 0}, {[]float64{0, 0}, 0}} {
-		if got := jain(c.values); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%v: %v, want %v", c.values, got, c.want)
-		}
-	}
-}
-
 func TestGeometricMean(t *testing.T) {
 	if got := geometricMean([]float64{0.5, 2, 4, 0}); math.Abs(got-math.Cbrt(4)) > 1e-12 {
 		t.Error(got)

@@ -16,11 +16,17 @@ import (
 // Env is a child's environment: it keeps the signals of Go's scheduler out of blocking calls.
 func Env() []string { return append(os.Environ(), "GODEBUG=asyncpreemptoff=1") }
 
-// Listen listens on an IPv4 address and speaks plain TCP, never MPTCP, which is not steered.
-func Listen(address netip.Addr, port int) (fd int, err error) {
+// Listen listens on an IPv4 address and speaks plain TCP, never MPTCP, which is not steered. What must be set before, such as
+// buffers, prepare sets.
+func Listen(address netip.Addr, port int, prepare ...func(fd int) error) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err == nil {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	for _, f := range prepare {
+		if err == nil {
+			err = f(fd)
+		}
 	}
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: address.As4(), Port: port})
