@@ -37,8 +37,9 @@ type Loader struct {
 	marks     markState
 	cc        ccState
 
-	choices choiceState // has a lock of its own
-	losses  sync.Mutex  // held by the one reader of tl_loss
+	choices  choiceState  // has a lock of its own
+	reserved reserveState // likewise
+	losses   sync.Mutex   // held by the one reader of tl_loss
 
 	insides insidesState // has a lock of its own
 

@@ -71,6 +71,14 @@ const (
 // mapped is where IPv4 lies in the 16-byte address space.
 var mapped = netip.PrefixFrom(netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff}), 96)
 
+// Normal returns the prefix masked, and as IPv4 where it lies within ::ffff:0:0/96; the invalid one if it is that.
+func Normal(p netip.Prefix) netip.Prefix {
+	if !p.IsValid() {
+		return p
+	}
+	return normal(p)
+}
+
 // normal returns the prefix masked, and as IPv4 where it lies within ::ffff:0:0/96.
 func normal(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {

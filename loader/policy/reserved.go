@@ -14,6 +14,7 @@ type Reserved struct {
 	Remote  []netip.Prefix // end points at the other side
 	RateBps uint64         // bytes per second, of the link layer, for all of this host's flows on the path together
 	RTT     time.Duration  // of the path without a queue
+	Until   time.Time      // when it ends, even if the agent hangs by then; zero: when it is no longer said to be in force
 }
 
 // BDPBytes returns rate x RTT: the bytes that fill the path.
