@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is trunkline's command line. Nouns read (status, flows, peers, history, explain, cc, check, estimate, version); verbs change
+// Package cli is trunkline's command line. Nouns read (status, flows, peers, history, explain, cc, bdp, check, estimate, version); verbs change
 // (agent, reload, drain, cleanup, keygen, demo, bench). Every command that reads has --json.
 package cli
 
@@ -92,7 +92,7 @@ func newRoot(env Env) *cobra.Command {
 	root.SetErr(env.Stderr)
 	root.AddGroup(&cobra.Group{ID: "read", Title: "Reading:"}, &cobra.Group{ID: "change", Title: "Changing:"})
 	for _, c := range []*cobra.Command{
-		statusCommand(env), flowsCommand(env), peersCommand(env), historyCommand(env), explainCommand(env), ccCommand(env), checkCommand(env), estimateCommand(env), versionCommand(env),
+		statusCommand(env), flowsCommand(env), peersCommand(env), historyCommand(env), explainCommand(env), ccCommand(env), bdpCommand(env), checkCommand(env), estimateCommand(env), versionCommand(env),
 	} {
 		c.GroupID = "read"
 		root.AddCommand(c)
