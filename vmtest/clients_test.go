@@ -170,6 +170,10 @@ http { access_log off; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastc
 func TestIperf3(t *testing.T) {
 	w := newWorld(t, setup{})
 	daemon(t, w.lab.B, w.lab.B.Command(context.Background(), testkit.NeedProgram(t, "iperf3"), "-s", "-p", "5201"))
+	// It takes the first connection for a client that begins a test, so whether it listens is not tried.
+	waitFor(t, 15*time.Second, "iperf3 listening", func() bool {
+		return len(output(t, w.lab.B, "ss", "-Hltn", "sport = :5201")) > 0
+	})
 	w.steered(t, func(t *testing.T, _ string, addr netip.Addr) {
 		for _, direction := range [][]string{nil, {"-R"}, {"--bidir"}} {
 			args := append([]string{"-c", addr.String(), "-p", "5201", "-t", "2", "-P", "2", "--json"}, direction...)

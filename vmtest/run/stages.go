@@ -29,7 +29,7 @@ type stage struct {
 // The stages. The first is the whole of the tests; the others are for what the machine must be another for.
 var stages = []stage{
 	{name: "functional", about: "all tests, cgroup v2 only"},
-	{name: "exact", about: "what is timed, on a clock that counts instructions", exact: true, suites: []string{"vmtest", "vmtest/lab"}, run: "Exact"},
+	{name: "exact", about: "what is timed, on a clock that counts instructions", exact: true, suites: []string{"cc", "vmtest", "vmtest/lab"}, run: "Exact"},
 	{name: "hybrid", about: "cgroup v1 beside v2", hybrid: true, suites: []string{"loader", "vmtest"},
 		run: "Cgroup|BytesAreExact"},
 	{name: "no-ipv6", about: "a kernel booted without IPv6", append: "ipv6.disable=1",
