@@ -91,7 +91,7 @@ func hybridCgroups() error {
 		mountAt("tmpfs", top, "tmpfs", ""),
 		mountAt("cgroup2", top+"/unified", "cgroup2", ""),
 		mountAt("cgroup", top+"/cpu", "cgroup", "cpu"),
-		mountAt("cgroup", top+"/memory", "cgroup", "memory"),
+		mountAt("cgroup", top+"/pids", "cgroup", "pids"), // newer distribution kernels are built without memory and cpuset there
 	)
 }
 
