@@ -25,7 +25,6 @@ const (
 	connectNoMPTCPMapTlExclude       = "tl_exclude"
 	connectNoMPTCPMapTlFlow          = "tl_flow"
 	connectNoMPTCPMapTlIface         = "tl_iface"
-	connectNoMPTCPMapTlListenWin     = "tl_listen_win"
 	connectNoMPTCPMapTlLoss          = "tl_loss"
 	connectNoMPTCPMapTlLossDropped   = "tl_loss_dropped"
 	connectNoMPTCPMapTlOrig          = "tl_orig"
@@ -33,6 +32,10 @@ const (
 	connectNoMPTCPMapTlPath          = "tl_path"
 	connectNoMPTCPMapTlPeer          = "tl_peer"
 	connectNoMPTCPMapTlReason        = "tl_reason"
+	connectNoMPTCPMapTlReserved      = "tl_reserved"
+	connectNoMPTCPMapTlReservedNet   = "tl_reserved_net"
+	connectNoMPTCPMapTlReservedSk    = "tl_reserved_sk"
+	connectNoMPTCPMapTlReservedUse   = "tl_reserved_use"
 	connectNoMPTCPMapTlRule          = "tl_rule"
 	connectNoMPTCPMapTlSock          = "tl_sock"
 	connectNoMPTCPProgTlConnect4     = "tl_connect4"
@@ -106,7 +109,6 @@ type connectNoMPTCPMapSpecs struct {
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
@@ -114,6 +116,10 @@ type connectNoMPTCPMapSpecs struct {
 	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
 	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
 	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlReserved    *ebpf.MapSpec `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.MapSpec `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.MapSpec `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.MapSpec `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
 	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
@@ -153,7 +159,6 @@ type connectNoMPTCPMaps struct {
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
@@ -161,6 +166,10 @@ type connectNoMPTCPMaps struct {
 	TlPath        *ebpf.Map `ebpf:"tl_path"`
 	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
 	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlReserved    *ebpf.Map `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.Map `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.Map `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.Map `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.Map `ebpf:"tl_rule"`
 	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
@@ -176,7 +185,6 @@ func (m *connectNoMPTCPMaps) Close() error {
 		m.TlExclude,
 		m.TlFlow,
 		m.TlIface,
-		m.TlListenWin,
 		m.TlLoss,
 		m.TlLossDropped,
 		m.TlOrig,
@@ -184,6 +192,10 @@ func (m *connectNoMPTCPMaps) Close() error {
 		m.TlPath,
 		m.TlPeer,
 		m.TlReason,
+		m.TlReserved,
+		m.TlReservedNet,
+		m.TlReservedSk,
+		m.TlReservedUse,
 		m.TlRule,
 		m.TlSock,
 	)

@@ -10,7 +10,7 @@ package bpf
 //go:generate -command types go tool bpf2go -target bpfel -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu"
 //go:generate -command hook go tool bpf2go -target bpfel -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu"
 
-//go:generate types -type tl_addr -type tl_where -type tl_priority -type tl_flow_kind -type tl_exclude_kind -type tl_loss_event layout layout.c
+//go:generate types -type tl_addr -type tl_where -type tl_priority -type tl_flow_kind -type tl_exclude_kind -type tl_window -type tl_window_why -type tl_loss_event layout layout.c
 //go:generate hook connect connect.c
 //go:generate hook connectNoMPTCP connect.c -- -DTL_NO_MPTCP
 //go:generate hook -type tl_splice_key -type tl_splice_id -type tl_splice_count skmsg skmsg.c
@@ -19,3 +19,4 @@ package bpf
 //go:generate hook mark mark.c
 //go:generate hook dscp dscp.c
 //go:generate hook gate gate.c
+//go:generate hook release release.c

@@ -10,3 +10,5 @@ enum tl_priority *tl_keep_priority __attribute__((unused));
 enum tl_flow_kind *tl_keep_flow_kind __attribute__((unused));
 enum tl_exclude_kind *tl_keep_exclude_kind __attribute__((unused));
 struct tl_loss_event *tl_keep_loss_event __attribute__((unused));
+enum tl_window *tl_keep_window __attribute__((unused));
+enum tl_window_why *tl_keep_window_why __attribute__((unused));

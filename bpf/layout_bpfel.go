@@ -82,42 +82,52 @@ const (
 )
 
 type layoutTlFlow struct {
-	_               structs.HostLayout
-	LocalAddr       layoutTlAddr
-	RemoteAddr      layoutTlAddr
-	LocalPort       uint16
-	RemotePort      uint16
-	Kind            uint8
-	Passive         uint8
-	State           uint8
-	Priority        uint8
-	RuleId          uint32
-	Reason          uint32
-	PeerId          uint32
-	PathBits        uint8
-	AutoCongestion  uint8
-	EarlyCongestion uint8
-	Pad             uint8
-	StartNs         uint64
-	UpdateNs        uint64
-	SrttUs          uint32
-	RttMinUs        uint32
-	CwndPackets     uint32
-	SsthreshPackets uint32
-	MssBytes        uint32
-	WindowBytes     uint32
-	DeliveredBps    uint64
-	BytesAcked      uint64
-	BytesReceived   uint64
-	SegsOut         uint32
-	Retransmits     uint32
-	Marked          uint64
-	CongestionRc    int32
-	WindowRc        int32
-	Congestion      [16]int8
-	ChoiceVersion   uint32
-	LossEvents      uint32
-	LossUntilBytes  uint64
+	_                  structs.HostLayout
+	LocalAddr          layoutTlAddr
+	RemoteAddr         layoutTlAddr
+	LocalPort          uint16
+	RemotePort         uint16
+	Kind               uint8
+	Passive            uint8
+	State              uint8
+	Priority           uint8
+	RuleId             uint32
+	Reason             uint32
+	PeerId             uint32
+	PathBits           uint8
+	AutoCongestion     uint8
+	EarlyCongestion    uint8
+	Window             uint8
+	StartNs            uint64
+	UpdateNs           uint64
+	SrttUs             uint32
+	RttMinUs           uint32
+	CwndPackets        uint32
+	SsthreshPackets    uint32
+	MssBytes           uint32
+	WindowBytes        uint32
+	DeliveredBps       uint64
+	BytesAcked         uint64
+	BytesReceived      uint64
+	SegsOut            uint32
+	Retransmits        uint32
+	Marked             uint64
+	CongestionRc       int32
+	WindowRc           int32
+	Congestion         [16]int8
+	ChoiceVersion      uint32
+	LossEvents         uint32
+	LossUntilBytes     uint64
+	ShareBps           uint64
+	ReceiveBps         uint64
+	ReservedGeneration uint32
+	PacingBps          uint32
+	InitialPackets     uint32
+	MostPackets        uint32
+	AdvertisedBytes    uint32
+	WindowWhy          uint8
+	ReservedLeaving    uint8
+	Pad                [2]uint8
 }
 
 type layoutTlFlowKind uint32
@@ -169,7 +179,9 @@ type layoutTlOwn struct {
 	Priority       uint8
 	Leg            uint8
 	AutoCongestion uint8
-	Pad            uint8
+	Window         uint8
+	Weight         uint8
+	Pad            [3]uint8
 }
 
 type layoutTlPath struct {
@@ -206,6 +218,83 @@ const (
 	layoutTlPriorityTL_PRIORITY_SLOW_START layoutTlPriority = 2
 )
 
+type layoutTlReserved struct {
+	_           structs.HostLayout
+	RateBps     uint64
+	UntilNs     uint64
+	RttUs       uint32
+	Generation  uint32
+	WindowBytes uint32
+	Squeeze     uint32
+	Fq          uint16
+	Sign        uint16
+	Id          [44]int8
+}
+
+type layoutTlReservedPrefix struct {
+	_         structs.HostLayout
+	Prefixlen uint32
+	Addr      [16]uint8
+}
+
+type layoutTlReservedSk struct {
+	_              structs.HostLayout
+	BeginNs        uint64
+	SinceNs        uint64
+	ShareBps       uint64
+	ReceiveBps     uint64
+	Slot           uint32
+	Generation     uint32
+	PacingBps      uint32
+	CwndPackets    uint32
+	WindowBytes    uint32
+	InitialPackets uint32
+	Weight         uint32
+	State          uint8
+	V6             uint8
+	Why            uint8
+	Pad            uint8
+	Send           struct {
+		_      structs.HostLayout
+		Epoch  uint64
+		Before uint32
+		Now    uint32
+		Base   uint32
+		Seq    uint32
+	}
+	Receive struct {
+		_      structs.HostLayout
+		Epoch  uint64
+		Before uint32
+		Now    uint32
+		Base   uint32
+		Seq    uint32
+	}
+}
+
+type layoutTlReservedUse struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Generation uint32
+	Send       struct {
+		_        structs.HostLayout
+		Epoch    uint64
+		LengthNs uint64
+		Before   uint32
+		Now      uint32
+	}
+	Receive struct {
+		_        structs.HostLayout
+		Epoch    uint64
+		LengthNs uint64
+		Before   uint32
+		Now      uint32
+	}
+}
+
 type layoutTlRule struct {
 	_              structs.HostLayout
 	RuleId         uint32
@@ -218,7 +307,9 @@ type layoutTlRule struct {
 	PathBits       uint8
 	HasExcludes    uint8
 	AutoCongestion uint8
-	Pad            [3]uint8
+	Window         uint8
+	Weight         uint8
+	Pad            uint8
 	Congestion     [16]int8
 }
 
@@ -250,6 +341,29 @@ const (
 	layoutTlWhereTL_WHERE_ONLINK layoutTlWhere = 2
 )
 
+type layoutTlWindow uint32
+
+const (
+	layoutTlWindowTL_WINDOW_KERNEL   layoutTlWindow = 0
+	layoutTlWindowTL_WINDOW_FIXED    layoutTlWindow = 1
+	layoutTlWindowTL_WINDOW_AUTO     layoutTlWindow = 2
+	layoutTlWindowTL_WINDOW_RESERVED layoutTlWindow = 3
+)
+
+type layoutTlWindowWhy uint32
+
+const (
+	layoutTlWindowWhyTL_WHY_NOT        layoutTlWindowWhy = 0
+	layoutTlWindowWhyTL_WHY_NEAR       layoutTlWindowWhy = 1
+	layoutTlWindowWhyTL_WHY_NONE       layoutTlWindowWhy = 2
+	layoutTlWindowWhyTL_WHY_ENDED      layoutTlWindowWhy = 3
+	layoutTlWindowWhyTL_WHY_NO_ROOM    layoutTlWindowWhy = 4
+	layoutTlWindowWhyTL_WHY_UNMEASURED layoutTlWindowWhy = 5
+	layoutTlWindowWhyTL_WHY_BLOATED    layoutTlWindowWhy = 6
+	layoutTlWindowWhyTL_WHY_LOSSY      layoutTlWindowWhy = 7
+	layoutTlWindowWhyTL_WHY_LATE       layoutTlWindowWhy = 8
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -263,7 +377,6 @@ const (
 	layoutMapTlExclude         = "tl_exclude"
 	layoutMapTlFlow            = "tl_flow"
 	layoutMapTlIface           = "tl_iface"
-	layoutMapTlListenWin       = "tl_listen_win"
 	layoutMapTlLoss            = "tl_loss"
 	layoutMapTlLossDropped     = "tl_loss_dropped"
 	layoutMapTlOrig            = "tl_orig"
@@ -271,6 +384,10 @@ const (
 	layoutMapTlPath            = "tl_path"
 	layoutMapTlPeer            = "tl_peer"
 	layoutMapTlReason          = "tl_reason"
+	layoutMapTlReserved        = "tl_reserved"
+	layoutMapTlReservedNet     = "tl_reserved_net"
+	layoutMapTlReservedSk      = "tl_reserved_sk"
+	layoutMapTlReservedUse     = "tl_reserved_use"
 	layoutMapTlRule            = "tl_rule"
 	layoutMapTlSock            = "tl_sock"
 	layoutVarTlKeepAddr        = "tl_keep_addr"
@@ -279,6 +396,8 @@ const (
 	layoutVarTlKeepLossEvent   = "tl_keep_loss_event"
 	layoutVarTlKeepPriority    = "tl_keep_priority"
 	layoutVarTlKeepWhere       = "tl_keep_where"
+	layoutVarTlKeepWindow      = "tl_keep_window"
+	layoutVarTlKeepWindowWhy   = "tl_keep_window_why"
 )
 
 // loadLayout returns the embedded CollectionSpec for layout.
@@ -338,7 +457,6 @@ type layoutMapSpecs struct {
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
@@ -346,6 +464,10 @@ type layoutMapSpecs struct {
 	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
 	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
 	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlReserved    *ebpf.MapSpec `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.MapSpec `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.MapSpec `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.MapSpec `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
 	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
@@ -360,6 +482,8 @@ type layoutVariableSpecs struct {
 	TlKeepLossEvent   *ebpf.VariableSpec `ebpf:"tl_keep_loss_event"`
 	TlKeepPriority    *ebpf.VariableSpec `ebpf:"tl_keep_priority"`
 	TlKeepWhere       *ebpf.VariableSpec `ebpf:"tl_keep_where"`
+	TlKeepWindow      *ebpf.VariableSpec `ebpf:"tl_keep_window"`
+	TlKeepWindowWhy   *ebpf.VariableSpec `ebpf:"tl_keep_window_why"`
 }
 
 // layoutObjects contains all objects after they have been loaded into the kernel.
@@ -391,7 +515,6 @@ type layoutMaps struct {
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
@@ -399,6 +522,10 @@ type layoutMaps struct {
 	TlPath        *ebpf.Map `ebpf:"tl_path"`
 	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
 	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlReserved    *ebpf.Map `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.Map `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.Map `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.Map `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.Map `ebpf:"tl_rule"`
 	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
@@ -414,7 +541,6 @@ func (m *layoutMaps) Close() error {
 		m.TlExclude,
 		m.TlFlow,
 		m.TlIface,
-		m.TlListenWin,
 		m.TlLoss,
 		m.TlLossDropped,
 		m.TlOrig,
@@ -422,6 +548,10 @@ func (m *layoutMaps) Close() error {
 		m.TlPath,
 		m.TlPeer,
 		m.TlReason,
+		m.TlReserved,
+		m.TlReservedNet,
+		m.TlReservedSk,
+		m.TlReservedUse,
 		m.TlRule,
 		m.TlSock,
 	)
@@ -437,6 +567,8 @@ type layoutVariables struct {
 	TlKeepLossEvent   *ebpf.Variable `ebpf:"tl_keep_loss_event"`
 	TlKeepPriority    *ebpf.Variable `ebpf:"tl_keep_priority"`
 	TlKeepWhere       *ebpf.Variable `ebpf:"tl_keep_where"`
+	TlKeepWindow      *ebpf.Variable `ebpf:"tl_keep_window"`
+	TlKeepWindowWhy   *ebpf.Variable `ebpf:"tl_keep_window_why"`
 }
 
 // layoutPrograms contains all programs after they have been loaded into the kernel.

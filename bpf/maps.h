@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "reasons.h"
+#include "window_maps.h"
 
 #define TL_CC_NAME_MAX 16
 
@@ -75,7 +76,9 @@ struct tl_rule {
 	__u8 path_bits;	    /* prefix length of the path, of the 16-byte address */
 	__u8 has_excludes;  /* 1: tl_exclude must be asked */
 	__u8 auto_congestion; /* 1: chosen for each path, see tl_choice */
-	__u8 pad[3];
+	__u8 window;	    /* enum tl_window */
+	__u8 weight;	    /* on a reserved path, 1 to 100 */
+	__u8 pad;
 	char congestion[TL_CC_NAME_MAX]; /* empty: the kernel's default; auto: of paths without a choice */
 };
 
@@ -103,15 +106,6 @@ struct {
 	__type(key, struct tl_exclude_key);
 	__type(value, __u32);
 } tl_exclude SEC(".maps");
-
-/* Window of a listening port: the largest of the rules that name the port. It must be set before the handshake. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);   /* port */
-	__type(value, __u32); /* window_bytes */
-} tl_listen_win SEC(".maps");
 
 /* --- where destinations are: filled from the routing table by netlink ------------------------------------------- */
 
@@ -167,7 +161,9 @@ struct tl_own {
 	__u8 priority;	/* enum tl_priority, of that rule */
 	__u8 leg;	/* 1: a connection to or from a peer; 0: a dialled destination */
 	__u8 auto_congestion; /* 1: chosen for the path to the peer, of that rule */
-	__u8 pad;
+	__u8 window;	/* enum tl_window, of that rule */
+	__u8 weight;	/* of that rule, on a reserved path */
+	__u8 pad[3];
 };
 
 struct {
@@ -257,7 +253,7 @@ struct tl_flow {
 	__u8 path_bits;	  /* prefix length of the path, of the 16-byte address; 0: counts for none */
 	__u8 auto_congestion; /* 1: follows the choice of its path */
 	__u8 early_congestion; /* 1: was set before the handshake, and begins anew after it */
-	__u8 pad;
+	__u8 window;	  /* enum tl_window */
 	__u64 start_ns;	  /* CLOCK_MONOTONIC */
 	__u64 update_ns;
 	__u32 srtt_us;
@@ -278,6 +274,16 @@ struct tl_flow {
 	__u32 choice_version;	/* of its path's choice, when that was last set; 0: never */
 	__u32 loss_events;	/* retransmissions of one window count once */
 	__u64 loss_until_bytes; /* of bytes_acked: until then a retransmission is of the latest event */
+	__u64 share_Bps;	/* of a reservation's rate, for sending */
+	__u64 receive_Bps;	/* and for receiving */
+	__u32 reserved_generation; /* of the reservation in force; 0: none */
+	__u32 pacing_Bps;	/* as set for the share */
+	__u32 initial_packets;	/* the initial congestion window set; 0: the kernel's */
+	__u32 most_packets;	/* the most of the congestion window, as set for the share */
+	__u32 advertised_bytes;	/* the most of the advertised window, as set for the share; 0: the buffer's */
+	__u8 window_why;	/* enum tl_window_why */
+	__u8 reserved_leaving;	/* 1: the reservation is over, and the window is coming down */
+	__u8 pad[2];
 };
 
 struct {

@@ -25,7 +25,6 @@ const (
 	markMapTlExclude     = "tl_exclude"
 	markMapTlFlow        = "tl_flow"
 	markMapTlIface       = "tl_iface"
-	markMapTlListenWin   = "tl_listen_win"
 	markMapTlLoss        = "tl_loss"
 	markMapTlLossDropped = "tl_loss_dropped"
 	markMapTlOrig        = "tl_orig"
@@ -33,6 +32,10 @@ const (
 	markMapTlPath        = "tl_path"
 	markMapTlPeer        = "tl_peer"
 	markMapTlReason      = "tl_reason"
+	markMapTlReserved    = "tl_reserved"
+	markMapTlReservedNet = "tl_reserved_net"
+	markMapTlReservedSk  = "tl_reserved_sk"
+	markMapTlReservedUse = "tl_reserved_use"
 	markMapTlRule        = "tl_rule"
 	markMapTlSock        = "tl_sock"
 	markProgTlMark       = "tl_mark"
@@ -96,7 +99,6 @@ type markMapSpecs struct {
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
@@ -104,6 +106,10 @@ type markMapSpecs struct {
 	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
 	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
 	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlReserved    *ebpf.MapSpec `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.MapSpec `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.MapSpec `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.MapSpec `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
 	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
@@ -143,7 +149,6 @@ type markMaps struct {
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
@@ -151,6 +156,10 @@ type markMaps struct {
 	TlPath        *ebpf.Map `ebpf:"tl_path"`
 	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
 	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlReserved    *ebpf.Map `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.Map `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.Map `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.Map `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.Map `ebpf:"tl_rule"`
 	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
@@ -166,7 +175,6 @@ func (m *markMaps) Close() error {
 		m.TlExclude,
 		m.TlFlow,
 		m.TlIface,
-		m.TlListenWin,
 		m.TlLoss,
 		m.TlLossDropped,
 		m.TlOrig,
@@ -174,6 +182,10 @@ func (m *markMaps) Close() error {
 		m.TlPath,
 		m.TlPeer,
 		m.TlReason,
+		m.TlReserved,
+		m.TlReservedNet,
+		m.TlReservedSk,
+		m.TlReservedUse,
 		m.TlRule,
 		m.TlSock,
 	)

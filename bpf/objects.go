@@ -33,3 +33,13 @@ func DSCP() (*ebpf.CollectionSpec, error) { return loadDscp() }
 
 // Gate returns the program that a filter of clsact runs: it calls DSCP's through the map tl_gate while the agent lives.
 func Gate() (*ebpf.CollectionSpec, error) { return loadGate() }
+
+// Release returns the iterator that takes what reservations gave from quiet sockets.
+func Release() (*ebpf.CollectionSpec, error) { return loadRelease() }
+
+// What Release's iterator takes it from.
+const (
+	ReleaseEnded   = uint32(0) // flows whose reservation is over
+	ReleaseAll     = uint32(1) // all flows of the instance, for good
+	ReleaseOrphans = uint32(2) // sockets that no instance knows, with rates of the instance's sign
+)

@@ -4,43 +4,15 @@
 #include "maps.h"
 #include "lookup.h"
 #include "telemetry.h"
+#include "window.h"
 
 /* The kernel's numbers; its own headers for them clash with <linux/bpf.h>. */
-#define TL_SOL_SOCKET 1
 #define TL_SO_SNDBUF 7
-#define TL_SO_RCVBUF 8
-#define TL_SO_MAX_PACING_RATE 47
-#define TL_ENOBUFS 105
 
 /* Containers in other namespaces are not ours to touch, though their cgroups may lie below the instance's. */
 static __always_inline bool tl_our_netns(struct bpf_sock_ops *ctx, const struct tl_agent *agent)
 {
 	return agent->netns_cookie && bpf_get_netns_cookie(ctx) == agent->netns_cookie;
-}
-
-/*
- * The receive window must be fixed before the handshake: later the window scale is set already. The loader has made
- * room in net.core.rmem_max; if somebody took it away again the kernel gives less without a word, hence the look back.
- */
-static __always_inline void tl_set_window(struct bpf_sock_ops *ctx, const struct tl_rule *rule, struct tl_flow *flow)
-{
-	int want = rule->window_bytes, have = 0;
-
-	if (!flow->passive) {
-		flow->window_rc = bpf_setsockopt(ctx, TL_SOL_SOCKET, TL_SO_RCVBUF, &want, sizeof(want));
-		if (flow->window_rc)
-			return;
-	}
-	flow->window_rc = bpf_getsockopt(ctx, TL_SOL_SOCKET, TL_SO_RCVBUF, &have, sizeof(have));
-	if (flow->window_rc)
-		return;
-	/* The kernel doubles what is set; an accepted socket has what its listener had. */
-	flow->window_bytes = (__u32)have / 2;
-	if (flow->window_bytes < rule->window_bytes) {
-		flow->window_rc = -TL_ENOBUFS;
-		if (flow->passive)
-			flow->window_bytes = 0; /* the listener was there before us: auto-tuning goes on */
-	}
 }
 
 /* Says whether anything was to be set. */
@@ -67,8 +39,6 @@ static __always_inline void tl_set_options(struct bpf_sock_ops *ctx, struct tl_r
 
 	if (tl_set_congestion(ctx, rule, flow))
 		flow->early_congestion = !flow->passive && !flow->congestion_rc;
-	if (rule->window_bytes)
-		tl_set_window(ctx, rule, flow);
 	if (sndbuf)
 		bpf_setsockopt(ctx, TL_SOL_SOCKET, TL_SO_SNDBUF, &sndbuf, sizeof(sndbuf));
 	if (pacing)
@@ -179,17 +149,16 @@ static __always_inline void tl_rules_begin(struct bpf_sock_ops *ctx, const struc
 	tl_flow_begin(ctx, cookie, st, &flow);
 }
 
-/* A listener that a rule's window names: accepted sockets inherit the buffer, and with it the window scale. */
-static __always_inline void tl_rules_listen(struct bpf_sock_ops *ctx, const struct tl_agent *agent)
+/* The other end of a connection that comes in asks for its initial window: 0 is no opinion. */
+__noinline int tl_rules_initial(struct bpf_sock_ops *ctx)
 {
-	__u32 port = ctx->local_port, *window;
-	int want;
+	struct tl_flow ends = {};
+	struct tl_agent *agent;
+	__u32 zero = 0;
 
-	if (!tl_our_netns(ctx, agent))
-		return;
-	window = bpf_map_lookup_elem(&tl_listen_win, &port);
-	if (!window || port == agent->peer_port)
-		return;
-	want = *window;
-	bpf_setsockopt(ctx, TL_SOL_SOCKET, TL_SO_RCVBUF, &want, sizeof(want));
+	agent = bpf_map_lookup_elem(&tl_agent, &zero);
+	if (!agent || ctx->is_fullsock || !tl_our_netns(ctx, agent) || ctx->local_port == agent->peer_port)
+		return 0;
+	tl_ends(ctx, &ends);
+	return tl_window_reply(ctx, &ends.remote_addr);
 }

@@ -56,7 +56,6 @@ const (
 	skmsgMapTlExclude     = "tl_exclude"
 	skmsgMapTlFlow        = "tl_flow"
 	skmsgMapTlIface       = "tl_iface"
-	skmsgMapTlListenWin   = "tl_listen_win"
 	skmsgMapTlLoss        = "tl_loss"
 	skmsgMapTlLossDropped = "tl_loss_dropped"
 	skmsgMapTlOrig        = "tl_orig"
@@ -64,6 +63,10 @@ const (
 	skmsgMapTlPath        = "tl_path"
 	skmsgMapTlPeer        = "tl_peer"
 	skmsgMapTlReason      = "tl_reason"
+	skmsgMapTlReserved    = "tl_reserved"
+	skmsgMapTlReservedNet = "tl_reserved_net"
+	skmsgMapTlReservedSk  = "tl_reserved_sk"
+	skmsgMapTlReservedUse = "tl_reserved_use"
 	skmsgMapTlRule        = "tl_rule"
 	skmsgMapTlSock        = "tl_sock"
 	skmsgMapTlSpliced     = "tl_spliced"
@@ -131,7 +134,6 @@ type skmsgMapSpecs struct {
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
@@ -139,6 +141,10 @@ type skmsgMapSpecs struct {
 	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
 	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
 	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlReserved    *ebpf.MapSpec `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.MapSpec `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.MapSpec `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.MapSpec `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
 	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 	TlSpliced     *ebpf.MapSpec `ebpf:"tl_spliced"`
@@ -182,7 +188,6 @@ type skmsgMaps struct {
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
@@ -190,6 +195,10 @@ type skmsgMaps struct {
 	TlPath        *ebpf.Map `ebpf:"tl_path"`
 	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
 	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlReserved    *ebpf.Map `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.Map `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.Map `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.Map `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.Map `ebpf:"tl_rule"`
 	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 	TlSpliced     *ebpf.Map `ebpf:"tl_spliced"`
@@ -209,7 +218,6 @@ func (m *skmsgMaps) Close() error {
 		m.TlExclude,
 		m.TlFlow,
 		m.TlIface,
-		m.TlListenWin,
 		m.TlLoss,
 		m.TlLossDropped,
 		m.TlOrig,
@@ -217,6 +225,10 @@ func (m *skmsgMaps) Close() error {
 		m.TlPath,
 		m.TlPeer,
 		m.TlReason,
+		m.TlReserved,
+		m.TlReservedNet,
+		m.TlReservedSk,
+		m.TlReservedUse,
 		m.TlRule,
 		m.TlSock,
 		m.TlSpliced,

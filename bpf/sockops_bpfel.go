@@ -28,7 +28,6 @@ const (
 	sockopsMapTlExclude     = "tl_exclude"
 	sockopsMapTlFlow        = "tl_flow"
 	sockopsMapTlIface       = "tl_iface"
-	sockopsMapTlListenWin   = "tl_listen_win"
 	sockopsMapTlLoss        = "tl_loss"
 	sockopsMapTlLossDropped = "tl_loss_dropped"
 	sockopsMapTlOrig        = "tl_orig"
@@ -36,6 +35,10 @@ const (
 	sockopsMapTlPath        = "tl_path"
 	sockopsMapTlPeer        = "tl_peer"
 	sockopsMapTlReason      = "tl_reason"
+	sockopsMapTlReserved    = "tl_reserved"
+	sockopsMapTlReservedNet = "tl_reserved_net"
+	sockopsMapTlReservedSk  = "tl_reserved_sk"
+	sockopsMapTlReservedUse = "tl_reserved_use"
 	sockopsMapTlRule        = "tl_rule"
 	sockopsMapTlSock        = "tl_sock"
 	sockopsMapTlSpliced     = "tl_spliced"
@@ -103,7 +106,6 @@ type sockopsMapSpecs struct {
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
@@ -111,6 +113,10 @@ type sockopsMapSpecs struct {
 	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
 	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
 	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlReserved    *ebpf.MapSpec `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.MapSpec `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.MapSpec `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.MapSpec `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
 	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 	TlSpliced     *ebpf.MapSpec `ebpf:"tl_spliced"`
@@ -154,7 +160,6 @@ type sockopsMaps struct {
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
@@ -162,6 +167,10 @@ type sockopsMaps struct {
 	TlPath        *ebpf.Map `ebpf:"tl_path"`
 	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
 	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlReserved    *ebpf.Map `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.Map `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.Map `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.Map `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.Map `ebpf:"tl_rule"`
 	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 	TlSpliced     *ebpf.Map `ebpf:"tl_spliced"`
@@ -181,7 +190,6 @@ func (m *sockopsMaps) Close() error {
 		m.TlExclude,
 		m.TlFlow,
 		m.TlIface,
-		m.TlListenWin,
 		m.TlLoss,
 		m.TlLossDropped,
 		m.TlOrig,
@@ -189,6 +197,10 @@ func (m *sockopsMaps) Close() error {
 		m.TlPath,
 		m.TlPeer,
 		m.TlReason,
+		m.TlReserved,
+		m.TlReservedNet,
+		m.TlReservedSk,
+		m.TlReservedUse,
 		m.TlRule,
 		m.TlSock,
 		m.TlSpliced,

@@ -25,7 +25,6 @@ const (
 	sockopsPlainMapTlExclude     = "tl_exclude"
 	sockopsPlainMapTlFlow        = "tl_flow"
 	sockopsPlainMapTlIface       = "tl_iface"
-	sockopsPlainMapTlListenWin   = "tl_listen_win"
 	sockopsPlainMapTlLoss        = "tl_loss"
 	sockopsPlainMapTlLossDropped = "tl_loss_dropped"
 	sockopsPlainMapTlOrig        = "tl_orig"
@@ -33,6 +32,10 @@ const (
 	sockopsPlainMapTlPath        = "tl_path"
 	sockopsPlainMapTlPeer        = "tl_peer"
 	sockopsPlainMapTlReason      = "tl_reason"
+	sockopsPlainMapTlReserved    = "tl_reserved"
+	sockopsPlainMapTlReservedNet = "tl_reserved_net"
+	sockopsPlainMapTlReservedSk  = "tl_reserved_sk"
+	sockopsPlainMapTlReservedUse = "tl_reserved_use"
 	sockopsPlainMapTlRule        = "tl_rule"
 	sockopsPlainMapTlSock        = "tl_sock"
 	sockopsPlainProgTlSockops    = "tl_sockops"
@@ -96,7 +99,6 @@ type sockopsPlainMapSpecs struct {
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.MapSpec `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.MapSpec `ebpf:"tl_orig"`
@@ -104,6 +106,10 @@ type sockopsPlainMapSpecs struct {
 	TlPath        *ebpf.MapSpec `ebpf:"tl_path"`
 	TlPeer        *ebpf.MapSpec `ebpf:"tl_peer"`
 	TlReason      *ebpf.MapSpec `ebpf:"tl_reason"`
+	TlReserved    *ebpf.MapSpec `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.MapSpec `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.MapSpec `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.MapSpec `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.MapSpec `ebpf:"tl_rule"`
 	TlSock        *ebpf.MapSpec `ebpf:"tl_sock"`
 }
@@ -143,7 +149,6 @@ type sockopsPlainMaps struct {
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
-	TlListenWin   *ebpf.Map `ebpf:"tl_listen_win"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
 	TlOrig        *ebpf.Map `ebpf:"tl_orig"`
@@ -151,6 +156,10 @@ type sockopsPlainMaps struct {
 	TlPath        *ebpf.Map `ebpf:"tl_path"`
 	TlPeer        *ebpf.Map `ebpf:"tl_peer"`
 	TlReason      *ebpf.Map `ebpf:"tl_reason"`
+	TlReserved    *ebpf.Map `ebpf:"tl_reserved"`
+	TlReservedNet *ebpf.Map `ebpf:"tl_reserved_net"`
+	TlReservedSk  *ebpf.Map `ebpf:"tl_reserved_sk"`
+	TlReservedUse *ebpf.Map `ebpf:"tl_reserved_use"`
 	TlRule        *ebpf.Map `ebpf:"tl_rule"`
 	TlSock        *ebpf.Map `ebpf:"tl_sock"`
 }
@@ -166,7 +175,6 @@ func (m *sockopsPlainMaps) Close() error {
 		m.TlExclude,
 		m.TlFlow,
 		m.TlIface,
-		m.TlListenWin,
 		m.TlLoss,
 		m.TlLossDropped,
 		m.TlOrig,
@@ -174,6 +182,10 @@ func (m *sockopsPlainMaps) Close() error {
 		m.TlPath,
 		m.TlPeer,
 		m.TlReason,
+		m.TlReserved,
+		m.TlReservedNet,
+		m.TlReservedSk,
+		m.TlReservedUse,
 		m.TlRule,
 		m.TlSock,
 	)

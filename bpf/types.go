@@ -10,24 +10,27 @@ import (
 // The entries of the maps, under the names that the rest of trunkline uses. Fields carry their units in their names;
 // maps.h says what each means.
 type (
-	Addr       = layoutTlAddr
-	Agent      = layoutTlAgent
-	Bypass     = layoutTlBypass
-	Choice     = layoutTlChoice
-	ClassPort  = layoutTlClassPort
-	Dest       = layoutTlDest
-	Endpoint   = layoutTlEndpoint
-	ExcludeKey = layoutTlExcludeKey
-	Flow       = layoutTlFlow
-	Iface      = layoutTlIface
-	LossEvent  = layoutTlLossEvent
-	Orig       = layoutTlOrig
-	Own        = layoutTlOwn
-	Path       = layoutTlPath
-	PathKey    = layoutTlPathKey
-	Prefix     = layoutTlPrefix
-	Rule       = layoutTlRule
-	Sock       = layoutTlSock
+	Addr           = layoutTlAddr
+	Agent          = layoutTlAgent
+	Bypass         = layoutTlBypass
+	Choice         = layoutTlChoice
+	ClassPort      = layoutTlClassPort
+	Dest           = layoutTlDest
+	Endpoint       = layoutTlEndpoint
+	ExcludeKey     = layoutTlExcludeKey
+	Flow           = layoutTlFlow
+	Iface          = layoutTlIface
+	LossEvent      = layoutTlLossEvent
+	Orig           = layoutTlOrig
+	Own            = layoutTlOwn
+	Path           = layoutTlPath
+	PathKey        = layoutTlPathKey
+	Prefix         = layoutTlPrefix
+	Reserved       = layoutTlReserved
+	ReservedPrefix = layoutTlReservedPrefix
+	ReservedUse    = layoutTlReservedUse
+	Rule           = layoutTlRule
+	Sock           = layoutTlSock
 )
 
 // CCNameMax is the room for a congestion control's name, its terminating zero included.

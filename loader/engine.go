@@ -54,6 +54,7 @@ func (l *Loader) Own(cookie uint64, ruleID uint32, leg bool) error {
 	if t != nil {
 		if r, ok := t.Rule(ruleID); ok {
 			own.PeerId, own.Priority = r.PeerID, uint8(r.Priority)
+			own.Window, own.Weight = uint8(r.Mode()), r.ShareWeight()
 			if r.Auto {
 				own.AutoCongestion = 1
 			}

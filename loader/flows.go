@@ -49,6 +49,16 @@ type Flow struct {
 	WindowBytes     uint32         `json:"window_bytes"`   // 0: auto-tuning
 	WindowErrno     int32          `json:"window_errno,omitempty"`
 
+	Window         string `json:"window"`                    // the mode: kernel, fixed, auto or reserved
+	WindowWhy      string `json:"window_why,omitempty"`      // why it has not all that the mode gives
+	InitialPackets uint32 `json:"initial_packets,omitempty"` // the initial congestion window set; 0: the kernel's
+	Reservation    string `json:"reservation,omitempty"`     // the ID of the one in force for the flow
+	ShareBps       uint64 `json:"share_Bps,omitempty"`       // bytes per second of the link layer, of its rate, to send
+	ReceiveBps     uint64 `json:"receive_Bps,omitempty"`     // and to receive
+	PacingBps      uint64 `json:"pacing_Bps,omitempty"`      // bytes per second of payload, as set for the share
+	CwndMost       uint32 `json:"cwnd_most_packets,omitempty"`
+	AdvertiseMost  uint32 `json:"advertise_most_bytes,omitempty"` // of the window, as set for the share; 0: the buffer's
+
 	// Algorithm is what a congestion control of trunkline's own keeps of the flow, by name with the unit.
 	Algorithm map[string]float64 `json:"algorithm,omitempty"`
 }
@@ -97,9 +107,13 @@ func (l *Loader) flows(want func(bpf.Flow) bool) ([]Flow, error) {
 	}
 	now := monotonic()
 	flows := make([]Flow, 0, len(entries))
+	l.reserved.mu.Lock()
+	defer l.reserved.mu.Unlock()
 	for cookie, f := range entries {
 		if want(f) {
-			flows = append(flows, decodeFlow(cookie, f, now))
+			flow := decodeFlow(cookie, f, now)
+			flow.Reservation = l.reserved.names[f.ReservedGeneration]
+			flows = append(flows, flow)
 		}
 	}
 	slices.SortFunc(flows, func(a, b Flow) int { return int(int64(a.Cookie - b.Cookie)) })
@@ -176,6 +190,13 @@ func decodeFlow(cookie uint64, f bpf.Flow, now uint64) Flow {
 		CongestionErrno: -f.CongestionRc,
 		WindowBytes:     f.WindowBytes,
 		WindowErrno:     -f.WindowRc,
+		Window:          bpf.WindowMode(f.Window).String(),
+		WindowWhy:       bpf.WindowWhy(f.WindowWhy).String(),
+		InitialPackets:  f.InitialPackets,
+	}
+	if f.ReservedGeneration != 0 {
+		out.ShareBps, out.ReceiveBps, out.PacingBps = f.ShareBps, f.ReceiveBps, uint64(f.PacingBps)
+		out.CwndMost, out.AdvertiseMost = f.MostPackets, f.AdvertisedBytes
 	}
 	out.Path, _ = f.Path()
 	if int(f.State) < len(tcpStates) {

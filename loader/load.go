@@ -30,12 +30,16 @@ type Loader struct {
 	maps   map[string]*ebpf.Map // by name; complete after Load
 	splice spliceState          // settled by Load
 
-	applyMu   sync.Mutex // one Apply at a time; guards the next five
+	applyMu   sync.Mutex // one Apply at a time; guards the next nine
 	table     *policy.Table
 	peerAddrs []netip.AddrPort
 	rules     ruleState
 	marks     markState
 	cc        ccState
+	squeeze   uint32          // windows are halved so often
+	pressure  pressureState   // of memory
+	pacedID   uint64          // of the ledger's entry for flows that are paced; 0: none
+	unraised  map[string]bool // maxima that cannot be raised, which was logged
 
 	choices  choiceState  // has a lock of its own
 	reserved reserveState // likewise
@@ -87,6 +91,7 @@ func (l *Loader) start(ctx context.Context) error {
 	if err := l.initAgent(); err != nil {
 		return err
 	}
+	l.releaseStale()
 	l.startSplice(ctx)  // before the rules, which ask whether there is a fast path
 	l.startAlgorithms() // and name algorithms
 	n, err := readNetwork()
@@ -108,6 +113,7 @@ func (l *Loader) start(ctx context.Context) error {
 		attach(ctx)
 	}
 	l.pinMaps()
+	l.onClose(l.releaseAll)
 	hooks := slices.DeleteFunc(l.Features(), func(f Feature) bool {
 		return slices.Contains([]string{"pins", "splice", "struct-ops", "window"}, f.Name)
 	})

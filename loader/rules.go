@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -30,7 +31,6 @@ type ruleEntries struct {
 	classes  map[bpf.Prefix]uint32
 	rules    map[bpf.ClassPort]bpf.Rule
 	excludes map[bpf.ExcludeKey]uint32
-	listen   map[uint32]uint32 // port to window_bytes
 }
 
 // attachSockops attaches the program that serves rules, telemetry, steering and the fast path.
@@ -67,7 +67,6 @@ func (l *Loader) applyRules(t *policy.Table) error {
 		return err
 	}
 	l.rules.fits = fits
-	l.dropRoom(t)
 	return nil
 }
 
@@ -77,20 +76,12 @@ func (l *Loader) entriesOf(t *policy.Table, excludes map[bpf.ExcludeKey]uint32, 
 		classes:  map[bpf.Prefix]uint32{},
 		rules:    map[bpf.ClassPort]bpf.Rule{},
 		excludes: excludes,
-		listen:   map[uint32]uint32{},
 	}
 	for _, c := range t.Classes() {
 		e.classes[bpf.PrefixFrom(c.Prefix)] = c.ID
 	}
 	for _, x := range t.Entries() {
 		e.rules[bpf.ClassPort{ClassId: x.Class, Port: x.Port}] = l.kernelRule(x.Rule, fits)
-	}
-	for _, r := range t.Rules() {
-		for _, p := range r.Ports {
-			if w := fits.window(r); w > e.listen[uint32(p)] {
-				e.listen[uint32(p)] = w
-			}
-		}
 	}
 	return e
 }
@@ -104,6 +95,8 @@ func (l *Loader) kernelRule(r policy.Rule, fits bufferLimits) bpf.Rule {
 		PacingBps:   r.PacingBps,
 		Priority:    uint8(r.Priority),
 		PathBits:    pathBits(r),
+		Window:      uint8(r.Mode()),
+		Weight:      r.ShareWeight(),
 		Congestion:  bpf.CCNameFrom(r.Congestion),
 	}
 	if r.Auto {
@@ -148,13 +141,18 @@ func (l *Loader) refreshRules() {
 		l.log.Warn("refreshing rules", "err", err)
 		return
 	}
-	fits := l.measureRoom(l.table)
-	if fits == l.rules.fits && maps.Equal(excludes, l.rules.inForce.excludes) {
+	squeezed := l.followPressure(time.Now())
+	fits := l.makeRoom(l.table)
+	if squeezed || fits != l.rules.fits {
+		l.rules.fits = fits
+		if _, err := l.writeReserved(); err != nil {
+			l.log.Warn("refreshing reservations", "err", err)
+		}
+	} else if maps.Equal(excludes, l.rules.inForce.excludes) {
 		return
 	}
 	if err := l.switchRules(l.entriesOf(l.table, excludes, fits)); err != nil {
 		l.log.Warn("refreshing rules", "err", err)
 		return
 	}
-	l.rules.fits = fits
 }

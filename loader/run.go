@@ -36,6 +36,7 @@ func (l *Loader) sweepUntil(ctx context.Context) {
 			l.sweep()
 			l.keepPeerAddrs()
 			l.refreshRules()
+			l.sweepReserved()
 		}
 	}
 }

@@ -27,11 +27,10 @@ const deletionGrace = 10 * time.Millisecond
 func (l *Loader) switchRules(next ruleEntries) error {
 	now := &l.rules.inForce
 	if now.classes == nil {
-		*now = ruleEntries{map[bpf.Prefix]uint32{}, map[bpf.ClassPort]bpf.Rule{}, map[bpf.ExcludeKey]uint32{}, map[uint32]uint32{}}
+		*now = ruleEntries{map[bpf.Prefix]uint32{}, map[bpf.ClassPort]bpf.Rule{}, map[bpf.ExcludeKey]uint32{}}
 	}
 	err := errors.Join(
 		putAll(l.maps["tl_exclude"], now.excludes, next.excludes, keys(next.excludes)),
-		putAll(l.maps["tl_listen_win"], now.listen, next.listen, keys(next.listen)),
 		putAll(l.maps["tl_rule"], now.rules, next.rules, keys(next.rules)),
 	)
 	if err == nil {
@@ -48,7 +47,6 @@ func (l *Loader) switchRules(next ruleEntries) error {
 	time.Sleep(deletionGrace)
 	err = errors.Join(
 		deleteStale(l.maps["tl_rule"], now.rules, next.rules, keys(now.rules)),
-		deleteStale(l.maps["tl_listen_win"], now.listen, next.listen, keys(now.listen)),
 		deleteStale(l.maps["tl_exclude"], now.excludes, next.excludes, keys(now.excludes)),
 	)
 	if err != nil {

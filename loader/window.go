@@ -3,28 +3,31 @@
 package loader
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trunkline/trunkline/loader/ledger"
 	"github.com/trunkline/trunkline/loader/policy"
 )
 
-// The host-wide maxima of what a program may set as a socket's buffers.
+// The bounds of what `window: auto` and `reserved` raise the kernel's tuning to. Buffers are what a flow may take, and not what it
+// takes: the kernel tunes them to twice the window, and the window to twice what arrived in a round trip.
 const (
-	rmemMax = "net.core.rmem_max"
-	wmemMax = "net.core.wmem_max"
-)
+	autoMaximum    = 64 << 20  // bytes, without anything known of a path; of 1 Gbit/s it is enough for 250 ms
+	autoMaximumCap = 256 << 20 // bytes, whatever was measured
+	autoMaximumMin = 8 << 20   // bytes, however little memory there is
+	autoMemoryPart = 16        // of the host's memory
+	pathWindows    = 4         // of the BDP of a path: the kernel's buffers hold half of that as data, and it looks for twice the window
 
-// bufferState is which maxima this instance has raised, as entries of the ledger.
-type bufferState struct {
-	raised map[string][]uint64
-}
+	reservedWindows    = 2       // receive buffer of a flow in W: what waits to be read must not close the window
+	reservedSndWindows = 5       // send buffer in W: the kernel accounts some 2.3 KB for each segment, and holds two windows
+	maxReservedWindow  = 1 << 29 // bytes: above, window scaling ends
+)
 
 // bufferLimits is what the kernel gives as fixed buffers, in bytes as set (it doubles them).
 type bufferLimits struct {
@@ -48,42 +51,105 @@ func (b bufferLimits) sndbuf(r policy.Rule) uint32 {
 	return r.SndbufBytes
 }
 
-// neededBuffers returns the largest buffers that any rule asks for.
-func neededBuffers(t *policy.Table) (rcv, snd uint32) {
-	for _, r := range t.Rules() {
-		rcv, snd = max(rcv, r.WindowBytes), max(snd, r.SndbufBytes)
-	}
-	return rcv, snd
+// bufferNeeds is what the rules in force ask for, in bytes.
+type bufferNeeds struct {
+	rcv, snd       uint32 // of buffers that are set
+	tcpRcv, tcpSnd uint64 // of buffers that the kernel tunes
 }
 
-// makeRoom raises the host's maxima as far as the rules need it, and says what the kernel then gives.
+// needs returns the largest buffers that any rule or reservation asks for.
+func (l *Loader) needs(t *policy.Table) bufferNeeds {
+	var n bufferNeeds
+	var auto, reserved bool
+	for _, r := range t.Rules() {
+		n.rcv, n.snd = max(n.rcv, r.WindowBytes), max(n.snd, r.SndbufBytes)
+		auto = auto || r.Mode() == policy.WindowAuto || r.Mode() == policy.WindowReserved
+		reserved = reserved || r.Mode() == policy.WindowReserved
+	}
+	if auto {
+		n.tcpRcv = l.autoMaximum()
+		n.tcpSnd = n.tcpRcv
+	}
+	if reserved {
+		for _, r := range l.reserved.inForce {
+			n.rcv = max(n.rcv, reservedWindow(r))
+			n.tcpSnd = max(n.tcpSnd, min(reservedSndWindows*r.BDPBytes(), math.MaxInt32))
+		}
+	}
+	return n
+}
+
+// reservedWindow is the receive buffer of each flow of a reservation.
+func reservedWindow(r policy.Reserved) uint32 {
+	return uint32(min(max(reservedWindows*r.BDPBytes(), 64<<10), maxReservedWindow))
+}
+
+// autoMaximum is what the kernel may tune a buffer to: enough for most paths from the start, and more where a path was measured
+// that takes it. A path whose queues are full already asks for nothing.
+func (l *Loader) autoMaximum() uint64 {
+	most := uint64(autoMaximum)
+	paths, err := l.Paths()
+	if err != nil {
+		paths = nil
+	}
+	for _, p := range paths {
+		if p.SRTTUs <= p.RTTMinUs+p.RTTMinUs/2+5000 {
+			most = max(most, pathWindows*p.DeliveredBps*uint64(p.RTTMinUs)/1e6)
+		}
+	}
+	most = min(most, autoMaximumCap) &^ (1<<20 - 1) // in MiB: it is not changed for every sample
+	if total := memoryBytes(); total > 0 {
+		most = min(most, total/autoMemoryPart)
+	}
+	return max(most>>l.squeeze, autoMaximumMin)
+}
+
+// memoryBytes is the host's memory, 0 where it does not say.
+func memoryBytes() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
+}
+
+// makeRoom holds the maxima as high as the rules and reservations need them, says what the kernel then gives, and records the
+// feature's state.
 func (l *Loader) makeRoom(t *policy.Table) bufferLimits {
-	rcv, snd := neededBuffers(t)
+	n := l.needs(t)
 	for _, m := range []struct {
 		sysctl string
-		option int
-		need   uint32
-	}{{rmemMax, unix.SO_RCVBUF, rcv}, {wmemMax, unix.SO_SNDBUF, snd}} {
-		if m.need <= given(m.option, m.need) {
-			continue
-		}
-		if err := l.raise(m.sysctl, m.need); err != nil {
+		need   uint64
+	}{{rmemMax, uint64(n.rcv)}, {wmemMax, uint64(n.snd)}, {tcpRmem, n.tcpRcv}, {tcpWmem, n.tcpSnd}} {
+		if err := l.hold(m.sysctl, m.need); err != nil && !l.unraised[m.sysctl] {
+			if l.unraised == nil {
+				l.unraised = map[string]bool{}
+			}
+			l.unraised[m.sysctl] = true // once: it is tried every second
 			l.log.Warn("cannot raise "+m.sysctl, "err", err)
 		}
 	}
-	return l.measureRoom(t)
+	fits := bufferLimits{rcv: given(unix.SO_RCVBUF, n.rcv), snd: given(unix.SO_SNDBUF, n.snd)}
+	l.feature(l.windowFeature(t, n, fits))
+	return fits
 }
 
-// measureRoom says what the kernel gives of the buffers that the rules need, and records the feature's state.
-func (l *Loader) measureRoom(t *policy.Table) bufferLimits {
-	rcv, snd := neededBuffers(t)
-	fits := bufferLimits{rcv: given(unix.SO_RCVBUF, rcv), snd: given(unix.SO_SNDBUF, snd)}
+func (l *Loader) windowFeature(t *policy.Table, n bufferNeeds, fits bufferLimits) Feature {
 	f := Feature{Name: "window", On: true, Detail: "no rule asks for a fixed window"}
-	if rcv > 0 || snd > 0 {
+	if n.rcv > 0 || n.snd > 0 {
 		f.Detail = "fixed windows are set"
 	}
-	if n := len(l.rules.buffers.raised); n > 0 {
-		f.Detail += "; raised for all of the host: " + strings.Join(keys(l.rules.buffers.raised), ", ")
+	if n.tcpRcv > 0 {
+		f.Detail = fmt.Sprintf("the kernel may tune buffers up to %d MiB", n.tcpRcv>>20)
+	}
+	if k := len(l.reserved.inForce); k > 0 {
+		f.Detail += fmt.Sprintf("; reserved paths in force: %d", k)
+	}
+	if l.squeeze > 0 {
+		f.Detail += fmt.Sprintf("; windows are 1/%d for want of memory (%s)", 1<<l.squeeze, l.pressure.why)
+	}
+	if names := slices.Sorted(slices.Values(keys(l.rules.buffers.raised))); len(names) > 0 {
+		f.Detail += "; raised for all of the host: " + strings.Join(names, ", ")
 	}
 	var refused, remedies []string
 	for _, r := range t.Rules() {
@@ -91,19 +157,23 @@ func (l *Loader) measureRoom(t *policy.Table) bufferLimits {
 			refused = append(refused, r.Label())
 		}
 	}
-	if rcv > fits.rcv {
-		remedies = append(remedies, fmt.Sprintf("sysctl -w %s=%d", rmemMax, rcv))
+	for _, r := range l.reserved.inForce {
+		if reservedWindow(r) > fits.rcv && n.rcv > 0 {
+			refused = append(refused, "reservation "+r.ID)
+		}
 	}
-	if snd > fits.snd {
-		remedies = append(remedies, fmt.Sprintf("sysctl -w %s=%d", wmemMax, snd))
+	if n.rcv > fits.rcv {
+		remedies = append(remedies, fmt.Sprintf("sysctl -w %s=%d", rmemMax, n.rcv))
+	}
+	if n.snd > fits.snd {
+		remedies = append(remedies, fmt.Sprintf("sysctl -w %s=%d", wmemMax, n.snd))
 	}
 	if len(refused) > 0 {
 		f.On = false
 		f.Detail = fmt.Sprintf("refused for %s: the host's maximum would shrink the window instead; auto-tuning stays", strings.Join(refused, ", "))
 		f.Remedy = "in the initial network namespace: " + strings.Join(remedies, "; ")
 	}
-	l.feature(f)
-	return fits
+	return f
 }
 
 // given returns what a socket gets that asks for a buffer of so many bytes, at most those.
@@ -126,63 +196,17 @@ func given(option int, want uint32) uint32 {
 	return min(want, uint32(got)/2)
 }
 
-// raise sets a maximum that is too low, written down in the ledger first.
-func (l *Loader) raise(name string, need uint32) error {
-	if l.o.Ledger == nil {
-		return errors.New("there is no ledger to write the change down in")
-	}
-	old, err := ledger.ReadSysctl(name)
+// readNumbers returns the numbers in a file's first line of words.
+func readNumbers(path string) []uint64 {
+	b, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil
 	}
-	value := strconv.FormatUint(uint64(need), 10)
-	id, err := l.o.Ledger.SetSysctl(name, value)
-	if err != nil || id == 0 { // 0: somebody has raised it just now
-		return err
-	}
-	if l.rules.buffers.raised == nil {
-		l.rules.buffers.raised = map[string][]uint64{}
-		l.onClose(func() error {
-			l.applyMu.Lock()
-			defer l.applyMu.Unlock()
-			return l.lower(rmemMax, wmemMax)
-		})
-	}
-	l.rules.buffers.raised[name] = append(l.rules.buffers.raised[name], id)
-	l.log.Info("raised for all of the host", "sysctl", name, "old", old, "new", value)
-	return nil
-}
-
-// dropRoom gives back what no rule needs any more.
-func (l *Loader) dropRoom(t *policy.Table) {
-	rcv, snd := neededBuffers(t)
-	if rcv == 0 {
-		l.lowerLogged(rmemMax)
-	}
-	if snd == 0 {
-		l.lowerLogged(wmemMax)
-	}
-}
-
-func (l *Loader) lowerLogged(name string) {
-	if err := l.lower(name); err != nil {
-		l.log.Error("lowering "+name, "err", err)
-	}
-}
-
-// lower undoes what raise did, unless someone else has changed the value since.
-func (l *Loader) lower(names ...string) error {
-	var errs []error
-	for _, name := range names {
-		ids := l.rules.buffers.raised[name]
-		if len(ids) == 0 {
-			continue
+	var out []uint64
+	for _, w := range strings.Fields(string(b)) {
+		if v, err := strconv.ParseUint(w, 10, 64); err == nil {
+			out = append(out, v)
 		}
-		_, err := l.o.Ledger.UndoOnly(l.log, ids...)
-		if err == nil {
-			delete(l.rules.buffers.raised, name)
-		}
-		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return out
 }

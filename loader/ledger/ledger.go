@@ -38,6 +38,7 @@ const (
 	Pin    Kind = "pin"    // Target is a path on bpffs
 	Dir    Kind = "dir"    // Target is a directory, removed only if it is empty
 	File   Kind = "file"   // Target is a file
+	Paced  Kind = "paced"  // flows of Target, an instance, have rates of a reservation, whose low byte is New
 
 	ClsactQdisc  Kind = "clsact-qdisc"  // Target is an interface, Place says which: its qdisc until a filter of ours stands there
 	ClsactFilter Kind = "clsact-filter" // Target is an interface, Filter says which: at its egress, with the qdisc if that is ours

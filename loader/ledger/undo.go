@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/bpf"
+	"github.com/trunkline/trunkline/loader/internal/paced"
 )
 
 // Outcome says what came of undoing an entry.
@@ -40,6 +44,8 @@ func undoEntry(e Entry) Result {
 		o, detail = remove(e.Target)
 	case ClsactQdisc, ClsactFilter:
 		o, detail = undoClsact(e)
+	case Paced:
+		o, detail = undoPaced(e)
 	case StructOps:
 		o, detail = undoStructOps(e)
 	default:
@@ -61,6 +67,19 @@ func undoSysctl(e Entry) (Outcome, string) {
 		return Left, fmt.Sprintf("it is %q now, not our %q: someone else changed it since", now, e.New)
 	}
 	if err := WriteSysctl(e.Target, e.Old); err != nil {
+		return Failed, err.Error()
+	}
+	return Restored, ""
+}
+
+// undoPaced takes rates and windows of reservations from the sockets of an agent that was killed, in the caller's network
+// namespace.
+func undoPaced(e Entry) (Outcome, string) {
+	sign, err := strconv.ParseUint(e.New, 10, 8)
+	if err != nil {
+		return Left, fmt.Sprintf("%q is no sign of rates", e.New)
+	}
+	if err := paced.Once(bpf.ReleaseOrphans, uint8(sign), nil); err != nil {
 		return Failed, err.Error()
 	}
 	return Restored, ""

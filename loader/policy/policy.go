@@ -42,7 +42,9 @@ type Rule struct {
 	Ports       []uint16     // the service's ports: remote of outgoing, local of incoming connections; empty: any
 	Congestion  string       // "": leave the kernel's. With Auto: what a path gets that has no choice yet
 	Auto        bool         // the congestion control is chosen for each path, see loader.SetChoices
-	WindowBytes uint32       // fixed receive window; 0: the kernel's auto-tuning. Of incoming connections only where Ports names the listener's
+	Window      WindowMode   // who decides on the windows
+	Weight      uint8        // its share on a reserved path against that of other rules, 1 to MaxWeight; 0 is DefaultWeight
+	WindowBytes uint32       // fixed receive window, with WindowFixed
 	SndbufBytes uint32       // fixed send buffer; 0: the kernel's auto-tuning
 	PacingBps   uint64       // bytes per second; 0: no cap
 	Priority    bpf.Priority
@@ -100,6 +102,10 @@ func check(r Rule) error {
 		return fmt.Errorf("%s: congestion %q: longer than %d characters", r.where(), r.Congestion, maxCongestion)
 	case r.PacingBps > MaxPacingBps:
 		return fmt.Errorf("%s: a pacing rate above %d bytes per second cannot be set; leave it out", r.where(), uint64(MaxPacingBps))
+	case r.Weight > MaxWeight:
+		return fmt.Errorf("%s: weight %d is above %d", r.where(), r.Weight, MaxWeight)
+	case r.WindowBytes > 0 && r.Mode() != WindowFixed:
+		return fmt.Errorf("%s: a window of a fixed size cannot be %s, too", r.where(), r.Mode())
 	case r.WindowBytes >= 1<<30 || r.SndbufBytes >= 1<<30:
 		return fmt.Errorf("%s: a window of 1 GiB or more cannot be had", r.where())
 	}
