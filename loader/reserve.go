@@ -181,6 +181,21 @@ func (l *Loader) kernelReserved(r policy.Reserved, generation uint32, old bpf.Re
 	return e
 }
 
+// ReservedFor returns the reservation in force with the longest prefix that holds an address.
+func (l *Loader) ReservedFor(a netip.Addr) (found policy.Reserved, ok bool) {
+	l.reserved.mu.Lock()
+	defer l.reserved.mu.Unlock()
+	longest := -1
+	for _, r := range l.reserved.inForce {
+		for _, p := range r.Remote {
+			if p = policy.Normal(p); p.Contains(a.Unmap()) && p.Bits() > longest {
+				found, longest = r, p.Bits()
+			}
+		}
+	}
+	return found, longest >= 0
+}
+
 // checkReserved refuses what the kernel could not hold or would mistake.
 func checkReserved(set []policy.Reserved) error {
 	if len(set) > MaxReserved {

@@ -112,5 +112,6 @@ func (a *agent) Explain(remote netip.AddrPort) (control.Explanation, error) {
 	if r.Auto {
 		e.Auto = a.explainAuto(r, remote.Addr())
 	}
+	explainReserved(a.loader, &e, r)
 	return e, nil
 }

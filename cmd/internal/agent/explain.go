@@ -11,6 +11,7 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/config"
 	"github.com/trunkline/trunkline/cmd/internal/control"
 	"github.com/trunkline/trunkline/cmd/internal/units"
+	"github.com/trunkline/trunkline/loader"
 	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
@@ -45,6 +46,24 @@ func explain(t *policy.Table, remote netip.AddrPort) (control.Explanation, polic
 	return e, r
 }
 
+// explainReserved says what the reservation in force for an address gives a connection under a rule with window: reserved.
+func explainReserved(l *loader.Loader, e *control.Explanation, r policy.Rule) {
+	if r.Mode() != policy.WindowReserved {
+		return
+	}
+	value := "none is in force for this address: as with window: auto"
+	where, err := l.Where(e.Remote.Addr())
+	res, ok := l.ReservedFor(e.Remote.Addr())
+	switch {
+	case err == nil && where != loader.Routed:
+		value = fmt.Sprintf("the address is %s, where nothing is set", where)
+	case ok:
+		value = fmt.Sprintf("%s: %s x %s, W is %s; flows share it by weight", res.ID, units.FormatRate(float64(res.RateBps)*8),
+			units.FormatDuration(res.RTT), units.FormatSize(res.BDPBytes()))
+	}
+	e.Gets = append(e.Gets, control.Setting{Name: "reservation", Value: value})
+}
+
 func matches(remote netip.Prefix, ports []uint16) string {
 	switch {
 	case len(ports) == 0:
@@ -62,7 +81,7 @@ func matches(remote netip.Prefix, ports []uint16) string {
 func gets(r policy.Rule) []control.Setting {
 	g := []control.Setting{
 		{Name: "congestion", Value: "the kernel's default"},
-		{Name: "window", Value: "auto: tuned by the kernel"},
+		{Name: "window", Value: "tuned by the kernel, within the host's maxima"},
 		{Name: "pacing", Value: "off"},
 		{Name: "priority", Value: "off: nothing is marked"},
 		{Name: "dedup", Value: "off: not steered"},
@@ -73,8 +92,13 @@ func gets(r policy.Rule) []control.Setting {
 	case r.Congestion != "":
 		g[0].Value = r.Congestion
 	}
-	if r.WindowBytes > 0 {
+	switch r.Mode() {
+	case policy.WindowFixed:
 		g[1].Value = units.FormatSize(r.WindowBytes) + ", fixed"
+	case policy.WindowAuto:
+		g[1].Value = "auto: tuned by the kernel, with maxima and an initial window for its path"
+	case policy.WindowReserved:
+		g[1].Value = fmt.Sprintf("reserved: rate x round-trip time of the reservation in force, weight %d; else as auto", r.ShareWeight())
 	}
 	if r.PacingBps > 0 {
 		g[2].Value = "at most " + units.FormatRate(float64(r.PacingBps)*8)

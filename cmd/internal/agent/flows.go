@@ -128,6 +128,8 @@ func fromSocket(s loader.Flow) control.Flow {
 		MSSBytes: s.MSSBytes, SRTTMicroseconds: s.SRTTUs, MinRTT: s.RTTMinUs, DeliveredBps: s.DeliveredBps,
 		BytesAcked: s.BytesAcked, BytesReceived: s.BytesReceived, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits,
 		Marked: s.Marked, Algorithm: s.Algorithm, Auto: s.Auto, LossEvents: s.LossEvents,
+		Window: s.Window, WindowWhy: s.WindowWhy, InitialPackets: s.InitialPackets, Reservation: s.Reservation, ShareBps: s.ShareBps,
+		ReceiveBps: s.ReceiveBps, PacingBps: s.PacingBps, CwndMost: s.CwndMost, AdvertiseMost: s.AdvertiseMost,
 	}
 }
 

@@ -92,7 +92,7 @@ func needed(t *policy.Table) map[string]bool {
 	for _, r := range rules {
 		n["telemetry"] = n["telemetry"] || r.Auto
 		n["marks"] = n["marks"] || r.Priority != bpf.PriorityOff
-		n["window"] = n["window"] || r.WindowBytes > 0
+		n["window"] = n["window"] || r.WindowBytes > 0 || r.Mode() == policy.WindowReserved
 		_, ours := cc.Lookup(r.Congestion)
 		n["struct-ops"] = n["struct-ops"] || ours
 		n["steering-ipv4"] = n["steering-ipv4"] || r.PeerID != 0 && r.Remote.Addr().Is4()

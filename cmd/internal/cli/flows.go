@@ -34,7 +34,8 @@ func flowsCommand(env Env) *cobra.Command {
 		Long: "flows lists the live TCP connections that a rule or the engine knows, with the congestion control, windows and marks\n" +
 			"they really have. A connection that is deduplicated shows up as `steered` (the application's end) and as `leg` (what\n" +
 			"crosses the WAN); at the far end as `leg`, `dialled` and `carried` (the engine's account of it). Without --all,\n" +
-			"flows that no rule matched are left out. A congestion control with * was chosen for the flow's path, by `congestion: auto`.\n\n" +
+			"flows that no rule matched are left out. What a reservation gives is this end's half: pacing and the congestion window for what it\n" +
+			"sends, the window for what it receives; the other end's agent gives the other. A congestion control with * was chosen for the flow's path, by `congestion: auto`.\n\n" +
 			"With --paths it lists what was measured towards each destination prefix instead, over all flows since the agent started,\n" +
 			"and what was chosen for it, since when, and why.",
 		Example: "  trunkline flows\n  trunkline flows --remote 203.0.113.0/24 --rule web\n  trunkline flows --all --json\n  trunkline flows --paths",
@@ -113,7 +114,7 @@ func printFlows(w io.Writer, flows []control.Flow) {
 		tcp := f.Kind != "steered" && f.Cookie != 0
 		t.add(f.Kind, f.Remote.String(), orDash(f.Rule), congestionText(f), value(tcp, fmt.Sprint(f.CwndPackets)),
 			value(tcp, units.FormatDuration(time.Duration(f.SRTTMicroseconds)*time.Microsecond)), value(tcp, fmt.Sprint(f.Retransmits)),
-			value(tcp, fmt.Sprint(f.Marked)), windowText(f.WindowBytes),
+			value(tcp, fmt.Sprint(f.Marked)), flowWindow(f),
 			units.FormatDuration(time.Duration(f.AgeSeconds*float64(time.Second))))
 		for _, n := range flowNotes(f) {
 			t.note(n)
@@ -156,11 +157,29 @@ func ssthreshText(packets uint32) string {
 	return fmt.Sprint(packets)
 }
 
+// flowWindow writes the receive window that is fixed, or who decides on it.
+func flowWindow(f control.Flow) string {
+	if f.WindowBytes == 0 && f.Window != "" && f.Window != "kernel" {
+		return f.Window
+	}
+	return windowText(f.WindowBytes)
+}
+
 func windowText(n uint32) string {
 	if n == 0 {
 		return "auto"
 	}
 	return units.FormatSize(n)
+}
+
+// reservedText says what a flow has of a reservation. It is this end's half: the other end is told on its own.
+func reservedText(f control.Flow) string {
+	s := fmt.Sprintf("reservation %s: may send %s of the link, paced at %s of payload, cwnd at most %d", f.Reservation,
+		units.FormatRate(float64(f.ShareBps)*8), units.FormatRate(float64(f.PacingBps)*8), f.CwndMost)
+	if f.InitialPackets > 0 {
+		s += fmt.Sprintf(" from %d", f.InitialPackets)
+	}
+	return s
 }
 
 func flowNotes(f control.Flow) []string {
@@ -184,6 +203,12 @@ func flowNotes(f control.Flow) []string {
 	}
 	if f.CongestionError != "" {
 		notes = append(notes, "congestion control not set: "+f.CongestionError)
+	}
+	if f.Reservation != "" {
+		notes = append(notes, reservedText(f))
+	}
+	if f.WindowWhy != "" && (f.Window == "reserved" || f.Window == "fixed") {
+		notes = append(notes, "window: "+f.Window+": "+f.WindowWhy)
 	}
 	if f.WindowError != "" {
 		notes = append(notes, "window not set: "+f.WindowError)

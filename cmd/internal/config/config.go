@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cc/choice"
+	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
 
@@ -99,11 +100,13 @@ type Rule struct {
 	Ports          []uint16 // nil: every port
 	Congestion     string   // "": the kernel's default, or what Auto chooses
 	Auto           bool     // the congestion control is chosen for each path
-	WindowBytes    uint32   // 0: auto-tuned by the kernel
-	PacingBitps    uint64   // bits per second; 0: no cap
-	Priority       string   // PriorityOff, PriorityRetransmit, PrioritySlowStart
-	Peer           string   // "": not steered
-	History        string   // name of the group; HistoryNone: no history
+	Window         policy.WindowMode
+	WindowBytes    uint32 // with policy.WindowFixed
+	Weight         uint8  // on a reserved path, 1 to policy.MaxWeight
+	PacingBitps    uint64 // bits per second; 0: no cap
+	Priority       string // PriorityOff, PriorityRetransmit, PrioritySlowStart
+	Peer           string // "": not steered
+	History        string // name of the group; HistoryNone: no history
 	Codec          codec.Spec
 	Splice         string // SpliceAuto, SpliceOff, SpliceForce
 	ExcludeCgroups []string

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cc/choice"
+	"github.com/trunkline/trunkline/loader/policy"
 )
 
 const (
@@ -48,6 +49,9 @@ rules:
   - remote: 198.51.100.7
     congestion: auto
     window: auto
+  - remote: 192.0.2.0/24
+    window: reserved
+    weight: 3
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -63,13 +67,15 @@ rules:
 			{netip.MustParsePrefix("2001:db8::/32"), []PortRange{{8000, 8010}}}}}},
 		Rules: []Rule{
 			{ID: 1, Name: "203.0.113.0/24:80,5432,8000-8002", Line: 14, Remote: netip.MustParsePrefix("203.0.113.0/24"),
-				Ports: []uint16{80, 5432, 8000, 8001, 8002}, Congestion: "bbr", WindowBytes: 8 << 20, PacingBitps: 50_000_000,
+				Ports: []uint16{80, 5432, 8000, 8001, 8002}, Congestion: "bbr", Window: policy.WindowFixed, WindowBytes: 8 << 20, Weight: 1, PacingBitps: 50_000_000,
 				Priority: PrioritySlowStart, Peer: "busan", History: "web", Splice: SpliceOff,
 				ExcludeCgroups: []string{"backup.slice"}, ExcludeUsers: []string{"backup", "1000"}},
-			{ID: 2, Name: "2001:db8::/32", Line: 24, Remote: netip.MustParsePrefix("2001:db8::/32"), Priority: PriorityOff,
+			{ID: 2, Name: "2001:db8::/32", Line: 24, Remote: netip.MustParsePrefix("2001:db8::/32"), Weight: 1, Priority: PriorityOff,
 				Peer: "busan", History: "2001:db8::/32", Splice: SpliceAuto},
 			{ID: 3, Name: "198.51.100.7/32", Line: 26, Remote: netip.MustParsePrefix("198.51.100.7/32"), Priority: PriorityOff,
-				Splice: SpliceAuto, Auto: true},
+				Splice: SpliceAuto, Auto: true, Window: policy.WindowAuto, Weight: 1},
+			{ID: 4, Name: "192.0.2.0/24", Line: 29, Remote: netip.MustParsePrefix("192.0.2.0/24"), Priority: PriorityOff,
+				Splice: SpliceAuto, Window: policy.WindowReserved, Weight: 3},
 		},
 	}
 	if !reflect.DeepEqual(c, want) {

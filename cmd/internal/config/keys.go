@@ -21,7 +21,7 @@ var (
 	historyKeys = []string{"memory", "disk", "directory"}
 	autoKeys    = []string{"candidates", "dry_run", "explore", "hold"}
 	peerKeys    = []string{"name", "address", "key", "allow", "codec", "stage", "segment"}
-	ruleKeys    = []string{"name", "remote", "ports", "congestion", "window", "pacing", "priority", "dedup", "splice",
+	ruleKeys    = []string{"name", "remote", "ports", "congestion", "window", "weight", "pacing", "priority", "dedup", "splice",
 		"exclude_cgroups", "exclude_users"}
 	dedupKeys = []string{"peer", "history", "codec", "stage", "segment"}
 )

@@ -27,7 +27,7 @@ func (c *Config) PolicyRules(peerIDs map[string]uint32) []policy.Rule {
 	for i, r := range c.Rules {
 		rules[i] = policy.Rule{
 			ID: r.ID, Name: r.Name, Line: r.Line, Remote: r.Remote, Ports: r.Ports,
-			Congestion: r.Congestion, Auto: r.Auto, WindowBytes: r.WindowBytes, PacingBps: r.PacingBitps / 8,
+			Congestion: r.Congestion, Auto: r.Auto, Window: r.Window, Weight: r.Weight, WindowBytes: r.WindowBytes, PacingBps: r.PacingBitps / 8,
 			Priority: priorities[r.Priority], PeerID: peerIDs[r.Peer], PeerName: r.Peer, History: r.History, Codec: r.Codec.Kind.String(),
 			Stage: r.Codec.Stage.String(), SegmentBytes: r.Codec.SegmentBytes,
 			Splice: spliceModes[r.Splice], ExcludeCgroups: r.ExcludeCgroups, ExcludeUsers: r.ExcludeUsers,

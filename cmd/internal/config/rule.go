@@ -23,10 +23,11 @@ const (
 )
 
 func (d *decoder) rule(n ast.Node, c *Config) {
-	r := Rule{ID: uint32(len(c.Rules) + 1), Line: d.problem(n, "").Line, Priority: PriorityOff, Splice: SpliceAuto}
+	r := Rule{ID: uint32(len(c.Rules) + 1), Line: d.problem(n, "").Line, Priority: PriorityOff, Splice: SpliceAuto, Weight: policy.DefaultWeight}
 	nodes := ruleNodes{rule: n}
 	before := len(d.problems)
 	var ports []PortRange
+	var weight ast.Node
 	d.mapping(n, "a rule", ruleKeys, fields{
 		"name": func(n ast.Node) {
 			d.text(n, "name", func(s string) {
@@ -48,6 +49,7 @@ func (d *decoder) rule(n ast.Node, c *Config) {
 		"ports":      func(n ast.Node) { ports = d.ports(n, &r) },
 		"congestion": func(n ast.Node) { d.congestion(n, &r) },
 		"window":     func(n ast.Node) { d.window(n, &r) },
+		"weight":     func(n ast.Node) { weight = n; d.weight(n, &r) },
 		"pacing":     func(n ast.Node) { d.pacing(n, &r) },
 		"priority": func(n ast.Node) {
 			d.word(n, "priority", &r.Priority, PriorityOff, PriorityRetransmit, PrioritySlowStart)
@@ -59,6 +61,9 @@ func (d *decoder) rule(n ast.Node, c *Config) {
 	})
 	if !r.Remote.IsValid() && len(d.problems) == before {
 		d.failf(nodes.rule, "a rule has no remote; give the other end's prefix, like remote: 203.0.113.0/24 (anything: 0.0.0.0/0)")
+	}
+	if weight != nil && r.Window != policy.WindowReserved {
+		d.failf(weight, "weight is of flows that share a reserved path; add window: reserved, or remove it")
 	}
 	if r.Name == "" {
 		r.Name = defaultName(r, ports)
@@ -112,11 +117,16 @@ func (d *decoder) window(n ast.Node, r *Rule) {
 	s, _ := scalar(n)
 	switch s {
 	case "auto":
+		r.Window = policy.WindowAuto
 	case "reserved":
-		d.failf(n, "window: reserved needs a reservation, which this version does not have; write a size like 8MiB, or auto")
+		r.Window = policy.WindowReserved
 	default:
-		d.size(n, "window", minWindow, maxWindow, func(v int64) { r.WindowBytes = uint32(v) })
+		d.size(n, "window", minWindow, maxWindow, func(v int64) { r.Window, r.WindowBytes = policy.WindowFixed, uint32(v) })
 	}
+}
+
+func (d *decoder) weight(n ast.Node, r *Rule) {
+	d.number(n, "weight", policy.DefaultWeight, policy.MaxWeight, func(v uint64) { r.Weight = uint8(v) })
 }
 
 func (d *decoder) pacing(n ast.Node, r *Rule) {

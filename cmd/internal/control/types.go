@@ -107,6 +107,15 @@ type Flow struct {
 	Priority         string         `json:"priority"`
 	WindowBytes      uint32         `json:"window_bytes"` // fixed receive window; 0: auto
 	WindowError      string         `json:"window_error,omitempty"`
+	Window           string         `json:"window"`                         // the mode: kernel, fixed, auto or reserved
+	WindowWhy        string         `json:"window_why,omitempty"`           // why it has not all that the mode gives
+	InitialPackets   uint32         `json:"initial_packets,omitempty"`      // the initial congestion window set; 0: the kernel's
+	Reservation      string         `json:"reservation,omitempty"`          // in force for the flow
+	ShareBps         uint64         `json:"share_Bps,omitempty"`            // bytes per second of the link layer that it may send
+	ReceiveBps       uint64         `json:"receive_Bps,omitempty"`          // and that it makes room for
+	PacingBps        uint64         `json:"pacing_Bps,omitempty"`           // bytes per second of payload, as set for the share
+	CwndMost         uint32         `json:"cwnd_most_packets,omitempty"`    // as set for the share
+	AdvertiseMost    uint32         `json:"advertise_most_bytes,omitempty"` // of the window, as set for the share; 0: the buffer's
 	CwndPackets      uint32         `json:"cwnd_packets"`
 	SSThreshPackets  uint32         `json:"ssthresh_packets"` // 0: none yet
 	MSSBytes         uint32         `json:"mss_bytes"`
