@@ -4,6 +4,7 @@ package loader
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,3 +44,5 @@ func TestReservedFlow(t *testing.T) {
 		transfer(t, c, 4<<20)
 	}, nil)
 }
+
+func contains(err error, s string) bool { return strings.Contains(err.Error(), s) }
