@@ -47,6 +47,7 @@ type agent struct {
 	control *control.Listener
 	names   names
 	auto    auto
+	granted granted // reservations; locks of its own
 
 	mu       sync.Mutex // one change at a time; guards what follows
 	config   *config.Config
@@ -94,6 +95,7 @@ func (a *agent) start(ctx context.Context) error {
 		return err
 	}
 	a.startAuto()
+	a.startReservations()
 	a.logFeatures(table)
 	if err := a.startEngine(table); err != nil {
 		return err
@@ -219,7 +221,7 @@ func (a *agent) close() error {
 	}
 	if a.loader != nil {
 		a.saveChoices() // of the last flows, too
-		errs = append(errs, a.auto.memory.close(), a.loader.Close())
+		errs = append(errs, a.auto.memory.close(), a.loader.Close(), a.granted.close())
 	}
 	if a.ledger != nil {
 		results, err := a.ledger.Undo(slog.New(slog.DiscardHandler))

@@ -64,6 +64,7 @@ func (a *agent) switchTo(next *config.Config, table *policy.Table, candidates []
 	}
 	a.config, a.table, a.addrs, a.auto.candidates = next, table, addrs, candidates
 	a.auto.chooser.Configure(chooserOptions(next, candidates))
+	a.granted.book.Configure(next.Reservations.Policy)
 	a.remember(next)
 	a.putChoices()
 	return nil
@@ -91,6 +92,7 @@ func fixed(old, next *config.Config) []string {
 	keep("history", old.History == next.History)
 	held := *old
 	held.Peers, held.Rules, held.Auto, held.Warnings = next.Peers, next.Rules, next.Auto, next.Warnings
+	held.Reservations = next.Reservations
 	*next = held
 	return warnings
 }

@@ -41,6 +41,7 @@ func (a *agent) Status() (control.Status, error) {
 	s.History = historyUsage(usage)
 	s.Problems = append(s.Problems, usage.Problems...)
 	s.Problems = append(s.Problems, autoProblems(s.Auto)...)
+	s.Problems = append(s.Problems, a.reservationProblems()...)
 	if c.Listen.IsValid() {
 		s.Listen = append(s.Listen, c.Listen.String())
 	}

@@ -63,6 +63,7 @@ func (a *agent) work(ctx context.Context, s signals) error {
 		part("watchdog", func() error { return a.watch(ctx) })
 		part("choice of congestion controls", func() error { return a.choose(ctx) })
 		part("loss events", func() error { return a.losses(ctx) })
+		part("reservations", func() error { return a.granted.keeper.Run(ctx) })
 		part("peers", func() error { return a.followPeers(ctx) })
 		a.notify(daemon.SdNotifyReady)
 		a.log.Info("ready", "rules", len(a.config.Rules), "peers", len(a.config.Peers), "version", a.o.Version)

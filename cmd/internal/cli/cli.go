@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is trunkline's command line. Nouns read (status, flows, peers, history, explain, cc, bdp, check, estimate, version); verbs change
-// (agent, reload, drain, cleanup, keygen, demo, bench). Every command that reads has --json.
+// (agent, reload, drain, cleanup, keygen, reserve, demo, bench). Every command that reads has --json.
 package cli
 
 import (
@@ -98,7 +98,7 @@ func newRoot(env Env) *cobra.Command {
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{
-		agentCommand(env), reloadCommand(env), drainCommand(env), cleanupCommand(env), keygenCommand(env), demoCommand(env),
+		agentCommand(env), reloadCommand(env), drainCommand(env), cleanupCommand(env), keygenCommand(env), reserveCommand(env), demoCommand(env),
 		benchCommand(env),
 	} {
 		c.GroupID = "change"

@@ -49,7 +49,7 @@ func TestUnit(t *testing.T) {
 // So do the documents, and the examples in the commands' help.
 func TestDocuments(t *testing.T) {
 	texts := map[string]string{}
-	for _, path := range []string{"../../../docs/operations.md", "../../../README.md"} {
+	for _, path := range []string{"../../../docs/operations.md", "../../../docs/reservations.md", "../../../README.md"} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
@@ -62,7 +62,7 @@ func TestDocuments(t *testing.T) {
 			texts["the help of "+c.Name()+" "+sub.Name()] = sub.Example
 		}
 	}
-	call := regexp.MustCompile(`(?m)(?:^ +(?:sudo |\$ )?|` + "`" + `|&& )trunkline ((?:agent|bdp|cc|check|estimate|status|flows|explain|history|peers|reload|drain|cleanup|keygen|demo|bench|version)\b[^` + "`" + `\n#&;]*)`)
+	call := regexp.MustCompile(`(?m)(?:^ +(?:sudo |\$ )?|` + "`" + `|&& )trunkline ((?:agent|bdp|cc|check|estimate|status|flows|explain|history|peers|reload|drain|cleanup|keygen|reserve|demo|bench|version)\b[^` + "`" + `\n#&;]*)`)
 	for where, text := range texts {
 		for _, f := range call.FindAllStringSubmatch(text, -1) {
 			t.Run(where, func(t *testing.T) { knows(t, f[1]) })

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"trunkline": func() {
 		os.Exit(Run(context.Background(), scriptEnv(os.Getenv("WORK")), os.Args[1:]))
-	}})
+	}, "book-agent": bookAgent})
 }
 
 // scriptEnv keeps a script's defaults inside its own directory.

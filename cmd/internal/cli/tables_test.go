@@ -23,7 +23,10 @@ import (
 var update = flag.Bool("update", false, "write the tables in testdata anew")
 
 // fakeAgent answers with an agent's busy day.
-type fakeAgent struct{ left []int } // flows in the engine, call by call
+type fakeAgent struct {
+	control.Reserver
+	left []int // flows in the engine, call by call
+}
 
 func (f *fakeAgent) Status() (control.Status, error) {
 	active := 3

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cc/choice"
+	"github.com/trunkline/trunkline/cmd/internal/reserve"
 	"github.com/trunkline/trunkline/loader/policy"
 	"github.com/trunkline/trunkline/proxy/dedup/codec"
 )
@@ -31,23 +32,24 @@ const maxFileBytes = 1 << 20
 
 // Config is a valid configuration with every default filled in.
 type Config struct {
-	Path       string
-	Instance   string
-	Cgroup     string         // below the cgroup2 mount
-	Interfaces []string       // nil: found by route
-	Listen     netip.AddrPort // where peers connect; not valid: nowhere
-	StateDir   string
-	RunDir     string
-	Key        string // path of the private key
-	BPFFS      string
-	Group      string // may read through the control socket; "": root alone
-	DSCP       uint8
-	MarkBit    uint32
-	History    History
-	Auto       Auto
-	Peers      []Peer
-	Rules      []Rule
-	Warnings   Problems
+	Path         string
+	Instance     string
+	Cgroup       string         // below the cgroup2 mount
+	Interfaces   []string       // nil: found by route
+	Listen       netip.AddrPort // where peers connect; not valid: nowhere
+	StateDir     string
+	RunDir       string
+	Key          string // path of the private key
+	BPFFS        string
+	Group        string // may read through the control socket; "": root alone
+	DSCP         uint8
+	MarkBit      uint32
+	History      History
+	Auto         Auto
+	Reservations Reservations
+	Peers        []Peer
+	Rules        []Rule
+	Warnings     Problems
 }
 
 // History says where histories are kept, and how much they take.
@@ -133,6 +135,9 @@ func (c *Config) Ledger() string { return filepath.Join(c.StateDir, "ledger.db")
 // PathDB is the path of the database that keeps what was chosen for paths.
 func (c *Config) PathDB() string { return filepath.Join(c.StateDir, "paths.db") }
 
+// ReservationDB is the path of the database that keeps reservations.
+func (c *Config) ReservationDB() string { return filepath.Join(c.StateDir, "reservations.db") }
+
 // ChoosesCongestion says whether any rule leaves the choice of its congestion control to the agent.
 func (c *Config) ChoosesCongestion() bool {
 	return slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Auto })
@@ -181,7 +186,8 @@ func Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		Path: path, Instance: "default", Cgroup: "/", BPFFS: "/sys/fs/bpf",
 		DSCP: 10, MarkBit: 0x10000000, History: History{MemoryBytes: 256 << 20},
-		Auto: Auto{Candidates: slices.Clone(choice.DefaultCandidates), Hold: DefaultHold},
+		Auto:         Auto{Candidates: slices.Clone(choice.DefaultCandidates), Hold: DefaultHold},
+		Reservations: Reservations{Policy: reserve.Policy{ProbePort: DefaultProbePort}},
 	}
 	d.document(data, c)
 	if len(d.problems) == 0 {

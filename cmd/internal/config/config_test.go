@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trunkline/trunkline/cc/choice"
+	"github.com/trunkline/trunkline/cmd/internal/reserve"
 	"github.com/trunkline/trunkline/loader/policy"
 )
 
@@ -61,7 +62,8 @@ rules:
 		Listen:   netip.MustParseAddrPort("[::]:4820"),
 		StateDir: "/var/lib/trunkline/east", RunDir: "/run/trunkline/east", Key: "/var/lib/trunkline/east/key",
 		BPFFS: "/sys/fs/bpf", Group: "adm", DSCP: 46, MarkBit: 0x100, History: History{64 << 20, 10 << 30, "/var/lib/trunkline/east/history"},
-		Auto: Auto{Candidates: []string{"tl_veno", "cubic"}, DryRun: true, Explore: true, Hold: 90 * time.Second},
+		Auto:         Auto{Candidates: []string{"tl_veno", "cubic"}, DryRun: true, Explore: true, Hold: 90 * time.Second},
+		Reservations: Reservations{Policy: reserve.Policy{ProbePort: DefaultProbePort}},
 		Peers: []Peer{{Name: "busan", Line: 12, Address: "203.0.113.9:4820", Key: keyA, Allow: []Allow{
 			{netip.MustParsePrefix("10.2.0.0/16"), []PortRange{{80, 80}, {5432, 5432}}},
 			{netip.MustParsePrefix("2001:db8::/32"), []PortRange{{8000, 8010}}}}}},

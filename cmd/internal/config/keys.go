@@ -17,11 +17,14 @@ import (
 
 var (
 	topKeys = []string{"instance", "cgroup", "interfaces", "listen", "peers", "rules", "state_dir", "run_dir", "key",
-		"bpffs", "group", "dscp", "mark_bit", "history", "auto"}
-	historyKeys = []string{"memory", "disk", "directory"}
-	autoKeys    = []string{"candidates", "dry_run", "explore", "hold"}
-	peerKeys    = []string{"name", "address", "key", "allow", "codec", "stage", "segment"}
-	ruleKeys    = []string{"name", "remote", "ports", "congestion", "window", "weight", "pacing", "priority", "dedup", "splice",
+		"bpffs", "group", "dscp", "mark_bit", "history", "auto", "reservations"}
+	historyKeys      = []string{"memory", "disk", "directory"}
+	reservationsKeys = []string{"owners", "paths", "probe_port", "band"}
+	ownerKeys        = []string{"name", "role", "users", "groups", "rate", "count", "longest"}
+	pathKeys         = []string{"name", "remote", "capacity"}
+	autoKeys         = []string{"candidates", "dry_run", "explore", "hold"}
+	peerKeys         = []string{"name", "address", "key", "allow", "codec", "stage", "segment"}
+	ruleKeys         = []string{"name", "remote", "ports", "congestion", "window", "weight", "pacing", "priority", "dedup", "splice",
 		"exclude_cgroups", "exclude_users"}
 	dedupKeys = []string{"peer", "history", "codec", "stage", "segment"}
 )
@@ -69,9 +72,10 @@ func (d *decoder) top(n ast.Node, c *Config) {
 				d.failf(n, "history has a directory, and no size on disk; add one, like disk: 10GiB")
 			}
 		},
-		"auto":  func(n ast.Node) { d.auto(n, &c.Auto) },
-		"peers": func(n ast.Node) { d.list(n, "peers", func(n ast.Node) { d.peer(n, c) }) },
-		"rules": func(n ast.Node) { d.list(n, "rules", func(n ast.Node) { d.rule(n, c) }) },
+		"auto":         func(n ast.Node) { d.auto(n, &c.Auto) },
+		"reservations": func(n ast.Node) { d.reservations(n, &c.Reservations) },
+		"peers":        func(n ast.Node) { d.list(n, "peers", func(n ast.Node) { d.peer(n, c) }) },
+		"rules":        func(n ast.Node) { d.list(n, "rules", func(n ast.Node) { d.rule(n, c) }) },
 	})
 }
 

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,7 +93,19 @@ func (c *Client) Drain(ctx context.Context) error {
 }
 
 func (c *Client) call(ctx context.Context, method, what string, into any) error {
-	r, err := http.NewRequestWithContext(ctx, method, "http://agent/v1/"+what, nil)
+	return c.send(ctx, method, what, nil, into)
+}
+
+func (c *Client) send(ctx context.Context, method, what string, body, into any) error {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		content = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://agent/v1/"+what, content)
 	if err != nil {
 		return fmt.Errorf("asking the agent: %w", err)
 	}
@@ -101,18 +114,18 @@ func (c *Client) call(ctx context.Context, method, what string, into any) error 
 		return c.explain(err)
 	}
 	defer res.Body.Close()
-	body := json.NewDecoder(io.LimitReader(res.Body, maxAnswerBytes))
+	answer := json.NewDecoder(io.LimitReader(res.Body, maxAnswerBytes))
 	if res.StatusCode != http.StatusOK {
 		var f failure
-		if err := body.Decode(&f); err != nil || f.Error == "" {
+		if err := answer.Decode(&f); err != nil || f.Error == "" {
 			return fmt.Errorf("the agent answered %s; is it of this version?", res.Status)
 		}
-		return errors.New(f.Error)
+		return refusedAnswer(f)
 	}
 	if into == nil {
 		return nil
 	}
-	if err := body.Decode(into); err != nil {
+	if err := answer.Decode(into); err != nil {
 		return fmt.Errorf("reading the agent's answer: %w", err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 )
 
 type fake struct {
+	Reserver
 	reloadErr error
 	drained   bool
 	purged    string

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trunkline/trunkline/cmd/internal/reserve"
 )
 
 // Backend is the agent behind the socket.
@@ -28,6 +30,7 @@ type Backend interface {
 	Reload() (Reloaded, error)
 	PurgeHistory(peer, group string) (Purged, error) // "": all of them
 	Drain() error                                    // returns at once; Status tells how it goes on
+	Reserver
 }
 
 const (
@@ -74,6 +77,7 @@ func handler(b Backend, log *slog.Logger) http.Handler {
 		return b.PurgeHistory(r.URL.Query().Get("peer"), r.URL.Query().Get("group"))
 	}))
 	mux.Handle("POST /v1/drain", change(log, "drain", func(*http.Request) (any, error) { return struct{}{}, b.Drain() }))
+	handleReservations(mux, b, log)
 	return mux
 }
 
@@ -92,7 +96,7 @@ func change(log *slog.Logger, what string, f func(*http.Request) (any, error)) h
 		r.Body = http.MaxBytesReader(w, r.Body, maxHeaderBytes)
 		who, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
 		if !ok || who.Uid != 0 && int(who.Uid) != os.Geteuid() {
-			reply(w, http.StatusForbidden, failure{what + " is for root; use sudo"})
+			reply(w, http.StatusForbidden, failure{Error: what + " is for root; use sudo"})
 			return
 		}
 		log.Info("asked for a change", "what", what, "pid", who.Pid, "uid", who.Uid)
@@ -103,16 +107,19 @@ func change(log *slog.Logger, what string, f func(*http.Request) (any, error)) h
 
 // failure is the body of every answer that is not 200.
 type failure struct {
-	Error string `json:"error"`
+	Error   string `json:"error"`
+	Refused string `json:"refused,omitempty"` // why a reservation is refused, in a word: see reserve.Why
 }
 
 func answer(w http.ResponseWriter, v any, err error) {
 	var bad badRequest
-	switch {
+	switch why := reserve.WhyOf(err); {
 	case errors.As(err, &bad):
-		reply(w, http.StatusBadRequest, failure{err.Error()})
+		reply(w, http.StatusBadRequest, failure{Error: err.Error()})
+	case codes[why] != 0:
+		reply(w, codes[why], failure{err.Error(), string(why)})
 	case err != nil:
-		reply(w, http.StatusUnprocessableEntity, failure{err.Error()})
+		reply(w, http.StatusUnprocessableEntity, failure{Error: err.Error()})
 	default:
 		reply(w, http.StatusOK, v)
 	}

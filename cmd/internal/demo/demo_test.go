@@ -71,7 +71,7 @@ func standIn(ctx context.Context, path string) error {
 	return control.Serve(ctx, l, backend{}, slog.New(slog.DiscardHandler))
 }
 
-type backend struct{}
+type backend struct{ control.Reserver }
 
 func (backend) Status() (control.Status, error) {
 	return control.Status{

@@ -98,9 +98,6 @@ func (b *Book) Add(q Request, by Caller) (Reservation, error) {
 	}
 	r := Reservation{ID: q.ID, Owner: owner, RateBps: t.RateBps, Share: t.Share, Start: t.Start, End: t.End, EndPoints: t.EndPoints,
 		System: by.System, MadeBy: by.Name, Made: now, State: Pending, Since: now, Anchor: anchorAt(b.clock)}
-	if r.ID == "" {
-		r.ID = b.number()
-	}
 	if old := b.all[r.ID]; old != nil && old.State != Ended {
 		return Reservation{}, refuse(Malformed, "there is a reservation %s already; choose another id, or change that one", r.ID)
 	}
@@ -109,6 +106,9 @@ func (b *Book) Add(q Request, by Caller) (Reservation, error) {
 	}
 	if err := b.admit(r); err != nil {
 		return Reservation{}, err
+	}
+	if r.ID == "" {
+		r.ID = b.number()
 	}
 	return b.put(r)
 }
@@ -174,7 +174,9 @@ func (b *Book) List() []Reservation {
 	defer b.mu.Unlock()
 	all := make([]Reservation, 0, len(b.all))
 	for _, r := range b.all {
-		all = append(all, r.clone())
+		c := r.clone()
+		c.Use.PerFlow = nil
+		all = append(all, c)
 	}
 	slices.SortFunc(all, func(x, y Reservation) int { return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(x.ID, y.ID)) })
 	return all
@@ -252,7 +254,9 @@ func (b *Book) save() error {
 	b.forget()
 	records := make(map[string][]byte, len(b.all))
 	for id, r := range b.all {
-		data, err := json.Marshal(r)
+		c := *r
+		c.Use = Use{PeakBps: r.Use.PeakBps} // the rest is of the moment
+		data, err := json.Marshal(c)
 		if err != nil {
 			return fmt.Errorf("writing down reservation %s: %w", id, err)
 		}

@@ -30,6 +30,9 @@ type Request struct {
 // idForm bounds names: they appear in paths of URLs and files.
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
+// ValidName says whether a name can be an id, or that of an owner.
+func ValidName(s string) bool { return idForm.MatchString(s) }
+
 // terms are a request that makes sense.
 type terms struct {
 	RateBps    uint64

@@ -3,6 +3,7 @@
 package reserve
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -16,7 +17,19 @@ type Use struct {
 	ReceivedBps uint64 `json:"received_Bps"`
 	PeakBps     uint64 `json:"goodput_peak_Bps"` // the highest of both since the reservation began
 
+	PerFlow []FlowUse `json:"per_flow,omitempty"` // of `reserve show` alone
+
 	SharedWith []string `json:"shared_with,omitempty"` // other reservations of the same end points, whose connections are counted, too
+}
+
+// FlowUse is a connection's part of a reservation.
+type FlowUse struct {
+	Local       netip.AddrPort `json:"local"`
+	Remote      netip.AddrPort `json:"remote"`
+	ShareBps    uint64         `json:"share_Bps"`    // bytes per second of the link layer that it may send
+	WindowBytes uint32         `json:"window_bytes"` // receive buffer as set; 0: tuned by the kernel
+	GoodputBps  uint64         `json:"goodput_Bps"`
+	Retransmits uint32         `json:"retransmits"` // segments
 }
 
 // used notes what connections make of reservations now.
