@@ -13,6 +13,7 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/bench/dedup"
 	"github.com/trunkline/trunkline/cmd/internal/bench/overhead"
 	"github.com/trunkline/trunkline/cmd/internal/bench/relay"
+	"github.com/trunkline/trunkline/cmd/internal/bench/window"
 )
 
 // benches is the catalogue of experiments, in the order of the help.
@@ -20,6 +21,7 @@ var benches = []func() *bench.Bench{
 	overhead.New,
 	relay.New,
 	cc.New,
+	window.New,
 	dedup.New,
 }
 
@@ -84,6 +86,18 @@ func benchChildren() []*cobra.Command {
 			Use: cc.SendCommand + " ORDER", Hidden: true, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return cc.SendMain(args, cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		},
+		{
+			Use: window.ReceiveCommand + " ORDER", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return window.ReceiveMain(args, cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		},
+		{
+			Use: window.SendCommand + " ORDER", Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return window.SendMain(args, cmd.InOrStdin(), cmd.OutOrStdout())
 			},
 		},
 		{
