@@ -122,6 +122,7 @@ func (p *pipe) accept(pkt *packet, now time.Time) {
 	p.stat.Packets++
 	p.stat.Segments += uint64(pkt.segments)
 	p.truth.observe(pkt, &p.stat)
+	p.stat.LateMax = max(p.stat.LateMax, p.truth.waited(pkt, now))
 	data := pkt.tcp && pkt.payload() > 0
 	numbered := data || !p.shape.dataOnly
 	if p.shape.mark && data && pkt.markCE() {

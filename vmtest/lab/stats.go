@@ -19,7 +19,7 @@ type Stats struct {
 
 	Delivered uint64        // packets, after splitting
 	LateSum   time.Duration // by how much deliveries missed their time, summed
-	LateMax   time.Duration // the worst since Link.Restart; a measurement with a large one is polluted by other load
+	LateMax   time.Duration // the worst since Link.Restart, also of taking a packet; a measurement with a large one is polluted by other load
 
 	DataSegments      uint64 // with payload, SYN or FIN
 	Retransmits       uint64 // of them, sent before, but not SYN-ACKs

@@ -30,6 +30,9 @@ type flowKey struct {
 type flow struct {
 	isn  uint64
 	seen []span // ascending, apart from each other
+
+	aged     bool
+	leastAge uint32 // ms between the sender's stamp and the link, from an origin of the connection's own
 }
 
 // span is sequence numbers lo to hi (not included), counted on beyond 32 bits.
