@@ -24,6 +24,7 @@ const (
 	connectNoMPTCPMapTlDest          = "tl_dest"
 	connectNoMPTCPMapTlExclude       = "tl_exclude"
 	connectNoMPTCPMapTlFlow          = "tl_flow"
+	connectNoMPTCPMapTlFlowWindow    = "tl_flow_window"
 	connectNoMPTCPMapTlIface         = "tl_iface"
 	connectNoMPTCPMapTlLoss          = "tl_loss"
 	connectNoMPTCPMapTlLossDropped   = "tl_loss_dropped"
@@ -108,6 +109,7 @@ type connectNoMPTCPMapSpecs struct {
 	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.MapSpec `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
@@ -158,6 +160,7 @@ type connectNoMPTCPMaps struct {
 	TlDest        *ebpf.Map `ebpf:"tl_dest"`
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.Map `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
@@ -184,6 +187,7 @@ func (m *connectNoMPTCPMaps) Close() error {
 		m.TlDest,
 		m.TlExclude,
 		m.TlFlow,
+		m.TlFlowWindow,
 		m.TlIface,
 		m.TlLoss,
 		m.TlLossDropped,

@@ -82,52 +82,42 @@ const (
 )
 
 type layoutTlFlow struct {
-	_                  structs.HostLayout
-	LocalAddr          layoutTlAddr
-	RemoteAddr         layoutTlAddr
-	LocalPort          uint16
-	RemotePort         uint16
-	Kind               uint8
-	Passive            uint8
-	State              uint8
-	Priority           uint8
-	RuleId             uint32
-	Reason             uint32
-	PeerId             uint32
-	PathBits           uint8
-	AutoCongestion     uint8
-	EarlyCongestion    uint8
-	Window             uint8
-	StartNs            uint64
-	UpdateNs           uint64
-	SrttUs             uint32
-	RttMinUs           uint32
-	CwndPackets        uint32
-	SsthreshPackets    uint32
-	MssBytes           uint32
-	WindowBytes        uint32
-	DeliveredBps       uint64
-	BytesAcked         uint64
-	BytesReceived      uint64
-	SegsOut            uint32
-	Retransmits        uint32
-	Marked             uint64
-	CongestionRc       int32
-	WindowRc           int32
-	Congestion         [16]int8
-	ChoiceVersion      uint32
-	LossEvents         uint32
-	LossUntilBytes     uint64
-	ShareBps           uint64
-	ReceiveBps         uint64
-	ReservedGeneration uint32
-	PacingBps          uint32
-	InitialPackets     uint32
-	MostPackets        uint32
-	AdvertisedBytes    uint32
-	WindowWhy          uint8
-	ReservedLeaving    uint8
-	Pad                [2]uint8
+	_               structs.HostLayout
+	LocalAddr       layoutTlAddr
+	RemoteAddr      layoutTlAddr
+	LocalPort       uint16
+	RemotePort      uint16
+	Kind            uint8
+	Passive         uint8
+	State           uint8
+	Priority        uint8
+	RuleId          uint32
+	Reason          uint32
+	PeerId          uint32
+	PathBits        uint8
+	AutoCongestion  uint8
+	EarlyCongestion uint8
+	Window          uint8
+	StartNs         uint64
+	UpdateNs        uint64
+	SrttUs          uint32
+	RttMinUs        uint32
+	CwndPackets     uint32
+	SsthreshPackets uint32
+	MssBytes        uint32
+	WindowBytes     uint32
+	DeliveredBps    uint64
+	BytesAcked      uint64
+	BytesReceived   uint64
+	SegsOut         uint32
+	Retransmits     uint32
+	Marked          uint64
+	CongestionRc    int32
+	WindowRc        int32
+	Congestion      [16]int8
+	ChoiceVersion   uint32
+	LossEvents      uint32
+	LossUntilBytes  uint64
 }
 
 type layoutTlFlowKind uint32
@@ -138,6 +128,20 @@ const (
 	layoutTlFlowKindTL_FLOW_LEG     layoutTlFlowKind = 2
 	layoutTlFlowKindTL_FLOW_DIALLED layoutTlFlowKind = 3
 )
+
+type layoutTlFlowWindow struct {
+	_               structs.HostLayout
+	ShareBps        uint64
+	ReceiveBps      uint64
+	Generation      uint32
+	PacingBps       uint32
+	InitialPackets  uint32
+	MostPackets     uint32
+	AdvertisedBytes uint32
+	Why             uint8
+	Leaving         uint8
+	Pad             [2]uint8
+}
 
 type layoutTlIface struct {
 	_       structs.HostLayout
@@ -376,6 +380,7 @@ const (
 	layoutMapTlDest            = "tl_dest"
 	layoutMapTlExclude         = "tl_exclude"
 	layoutMapTlFlow            = "tl_flow"
+	layoutMapTlFlowWindow      = "tl_flow_window"
 	layoutMapTlIface           = "tl_iface"
 	layoutMapTlLoss            = "tl_loss"
 	layoutMapTlLossDropped     = "tl_loss_dropped"
@@ -456,6 +461,7 @@ type layoutMapSpecs struct {
 	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.MapSpec `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
@@ -514,6 +520,7 @@ type layoutMaps struct {
 	TlDest        *ebpf.Map `ebpf:"tl_dest"`
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.Map `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
@@ -540,6 +547,7 @@ func (m *layoutMaps) Close() error {
 		m.TlDest,
 		m.TlExclude,
 		m.TlFlow,
+		m.TlFlowWindow,
 		m.TlIface,
 		m.TlLoss,
 		m.TlLossDropped,

@@ -274,16 +274,6 @@ struct tl_flow {
 	__u32 choice_version;	/* of its path's choice, when that was last set; 0: never */
 	__u32 loss_events;	/* retransmissions of one window count once */
 	__u64 loss_until_bytes; /* of bytes_acked: until then a retransmission is of the latest event */
-	__u64 share_Bps;	/* of a reservation's rate, for sending */
-	__u64 receive_Bps;	/* and for receiving */
-	__u32 reserved_generation; /* of the reservation in force; 0: none */
-	__u32 pacing_Bps;	/* as set for the share */
-	__u32 initial_packets;	/* the initial congestion window set; 0: the kernel's */
-	__u32 most_packets;	/* the most of the congestion window, as set for the share */
-	__u32 advertised_bytes;	/* the most of the advertised window, as set for the share; 0: the buffer's */
-	__u8 window_why;	/* enum tl_window_why */
-	__u8 reserved_leaving;	/* 1: the reservation is over, and the window is coming down */
-	__u8 pad[2];
 };
 
 struct {

@@ -24,6 +24,7 @@ const (
 	markMapTlDest        = "tl_dest"
 	markMapTlExclude     = "tl_exclude"
 	markMapTlFlow        = "tl_flow"
+	markMapTlFlowWindow  = "tl_flow_window"
 	markMapTlIface       = "tl_iface"
 	markMapTlLoss        = "tl_loss"
 	markMapTlLossDropped = "tl_loss_dropped"
@@ -98,6 +99,7 @@ type markMapSpecs struct {
 	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.MapSpec `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
@@ -148,6 +150,7 @@ type markMaps struct {
 	TlDest        *ebpf.Map `ebpf:"tl_dest"`
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.Map `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
@@ -174,6 +177,7 @@ func (m *markMaps) Close() error {
 		m.TlDest,
 		m.TlExclude,
 		m.TlFlow,
+		m.TlFlowWindow,
 		m.TlIface,
 		m.TlLoss,
 		m.TlLossDropped,

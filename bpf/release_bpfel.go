@@ -24,6 +24,7 @@ const (
 	releaseMapTlDest        = "tl_dest"
 	releaseMapTlExclude     = "tl_exclude"
 	releaseMapTlFlow        = "tl_flow"
+	releaseMapTlFlowWindow  = "tl_flow_window"
 	releaseMapTlIface       = "tl_iface"
 	releaseMapTlLoss        = "tl_loss"
 	releaseMapTlLossDropped = "tl_loss_dropped"
@@ -100,6 +101,7 @@ type releaseMapSpecs struct {
 	TlDest        *ebpf.MapSpec `ebpf:"tl_dest"`
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.MapSpec `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
@@ -152,6 +154,7 @@ type releaseMaps struct {
 	TlDest        *ebpf.Map `ebpf:"tl_dest"`
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.Map `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
@@ -178,6 +181,7 @@ func (m *releaseMaps) Close() error {
 		m.TlDest,
 		m.TlExclude,
 		m.TlFlow,
+		m.TlFlowWindow,
 		m.TlIface,
 		m.TlLoss,
 		m.TlLossDropped,

@@ -63,20 +63,19 @@ __noinline int tl_reserved_again(struct bpf_sock_ops *ctx)
 static __always_inline void tl_reserved_show(struct bpf_sock_ops *ctx, const struct tl_reserved_sk *st)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct tl_flow *flow;
+	struct tl_flow_window w = {
+		.share_Bps = st->share_Bps,
+		.receive_Bps = st->receive_Bps,
+		.generation = st->state == TL_RES_IN_FORCE ? st->generation : 0,
+		.pacing_Bps = st->pacing_Bps,
+		.initial_packets = st->initial_packets,
+		.most_packets = st->cwnd_packets,
+		.advertised_bytes = st->window_bytes,
+		.why = st->why,
+		.leaving = st->state == TL_RES_LEAVING,
+	};
 
-	flow = bpf_map_lookup_elem(&tl_flow, &cookie);
-	if (!flow)
-		return;
-	flow->share_Bps = st->share_Bps;
-	flow->receive_Bps = st->receive_Bps;
-	flow->reserved_generation = st->state == TL_RES_IN_FORCE ? st->generation : 0;
-	flow->pacing_Bps = st->pacing_Bps;
-	flow->initial_packets = st->initial_packets;
-	flow->most_packets = st->cwnd_packets;
-	flow->advertised_bytes = st->window_bytes;
-	flow->window_why = st->why;
-	flow->reserved_leaving = st->state == TL_RES_LEAVING;
+	bpf_map_update_elem(&tl_flow_window, &cookie, &w, BPF_ANY);
 }
 
 /*

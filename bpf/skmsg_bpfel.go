@@ -55,6 +55,7 @@ const (
 	skmsgMapTlEngs        = "tl_engs"
 	skmsgMapTlExclude     = "tl_exclude"
 	skmsgMapTlFlow        = "tl_flow"
+	skmsgMapTlFlowWindow  = "tl_flow_window"
 	skmsgMapTlIface       = "tl_iface"
 	skmsgMapTlLoss        = "tl_loss"
 	skmsgMapTlLossDropped = "tl_loss_dropped"
@@ -133,6 +134,7 @@ type skmsgMapSpecs struct {
 	TlEngs        *ebpf.MapSpec `ebpf:"tl_engs"`
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.MapSpec `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
@@ -187,6 +189,7 @@ type skmsgMaps struct {
 	TlEngs        *ebpf.Map `ebpf:"tl_engs"`
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.Map `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
@@ -217,6 +220,7 @@ func (m *skmsgMaps) Close() error {
 		m.TlEngs,
 		m.TlExclude,
 		m.TlFlow,
+		m.TlFlowWindow,
 		m.TlIface,
 		m.TlLoss,
 		m.TlLossDropped,

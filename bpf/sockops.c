@@ -6,15 +6,29 @@
 #include "splice.h"
 #include "telemetry.h"
 
-static __always_inline void tl_rules_sockops(struct bpf_sock_ops *ctx)
+/* Verified once each, and with a stack of their own: the entry of a flow takes most of what a program has. */
+__noinline int tl_update_sockops(struct bpf_sock_ops *ctx)
+{
+	tl_flow_update(ctx);
+	return 0;
+}
+
+__noinline int tl_rules_sockops(struct bpf_sock_ops *ctx)
 {
 	__u32 zero = 0, op = ctx->op;
 	struct tl_agent *agent;
 
 	agent = bpf_map_lookup_elem(&tl_agent, &zero);
-	if (!agent)
-		return;
-	tl_rules_begin(ctx, agent, op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB);
+	if (agent)
+		tl_rules_begin(ctx, agent, op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB);
+	return 0;
+}
+
+__noinline int tl_steer_all(struct bpf_sock_ops *ctx)
+{
+	tl_steer_sockops(ctx);
+	tl_splice_sockops(ctx);
+	return 0;
 }
 
 /*
@@ -43,23 +57,21 @@ int tl_sockops(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
 	case BPF_SOCK_OPS_RETRANS_CB:
-		tl_flow_update(ctx);
+		tl_update_sockops(ctx);
 		tl_reserved_sockops(ctx);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
-		tl_flow_update(ctx);
+		tl_update_sockops(ctx);
 		tl_reserved_sockops(ctx);
 		tl_window_established(ctx);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
-		tl_steer_sockops(ctx);
-		tl_splice_sockops(ctx);
-		tl_flow_update(ctx);
+		tl_steer_all(ctx);
+		tl_update_sockops(ctx);
 		tl_reserved_sockops(ctx);
 		return 1;
 	}
-	tl_steer_sockops(ctx);
-	tl_splice_sockops(ctx);
+	tl_steer_all(ctx);
 	return 1;
 }
 

@@ -27,6 +27,7 @@ const (
 	sockopsMapTlEngs        = "tl_engs"
 	sockopsMapTlExclude     = "tl_exclude"
 	sockopsMapTlFlow        = "tl_flow"
+	sockopsMapTlFlowWindow  = "tl_flow_window"
 	sockopsMapTlIface       = "tl_iface"
 	sockopsMapTlLoss        = "tl_loss"
 	sockopsMapTlLossDropped = "tl_loss_dropped"
@@ -105,6 +106,7 @@ type sockopsMapSpecs struct {
 	TlEngs        *ebpf.MapSpec `ebpf:"tl_engs"`
 	TlExclude     *ebpf.MapSpec `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.MapSpec `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.MapSpec `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.MapSpec `ebpf:"tl_iface"`
 	TlLoss        *ebpf.MapSpec `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.MapSpec `ebpf:"tl_loss_dropped"`
@@ -159,6 +161,7 @@ type sockopsMaps struct {
 	TlEngs        *ebpf.Map `ebpf:"tl_engs"`
 	TlExclude     *ebpf.Map `ebpf:"tl_exclude"`
 	TlFlow        *ebpf.Map `ebpf:"tl_flow"`
+	TlFlowWindow  *ebpf.Map `ebpf:"tl_flow_window"`
 	TlIface       *ebpf.Map `ebpf:"tl_iface"`
 	TlLoss        *ebpf.Map `ebpf:"tl_loss"`
 	TlLossDropped *ebpf.Map `ebpf:"tl_loss_dropped"`
@@ -189,6 +192,7 @@ func (m *sockopsMaps) Close() error {
 		m.TlEngs,
 		m.TlExclude,
 		m.TlFlow,
+		m.TlFlowWindow,
 		m.TlIface,
 		m.TlLoss,
 		m.TlLossDropped,

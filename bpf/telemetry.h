@@ -122,6 +122,7 @@ static __always_inline void tl_flow_begin(struct bpf_sock_ops *ctx, __u64 cookie
 static __always_inline void tl_flow_end(const struct tl_sock *st, __u64 cookie)
 {
 	bpf_map_delete_elem(&tl_flow, &cookie);
+	bpf_map_delete_elem(&tl_flow_window, &cookie);
 	if (st->own)
 		bpf_map_delete_elem(&tl_own, &cookie);
 }

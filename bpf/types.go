@@ -19,6 +19,7 @@ type (
 	Endpoint       = layoutTlEndpoint
 	ExcludeKey     = layoutTlExcludeKey
 	Flow           = layoutTlFlow
+	FlowWindow     = layoutTlFlowWindow
 	Iface          = layoutTlIface
 	LossEvent      = layoutTlLossEvent
 	Orig           = layoutTlOrig

@@ -30,16 +30,14 @@ static __always_inline void tl_window_buffer(struct bpf_sock_ops *ctx, __u32 byt
 	if (flow->window_rc)
 		return;
 	flow->window_bytes = (__u32)have / 2; /* the kernel doubles what is set */
-	if (flow->window_bytes < bytes) {
+	if (flow->window_bytes < bytes)
 		flow->window_rc = -TL_ENOBUFS;
-		flow->window_why = TL_WHY_NO_ROOM;
-	}
 }
 
 #include "reserved_turn.h"
 
 /* What a path has shown it bears: a quarter of its BDP in the first round trip; more only a reservation entitles to. */
-static __always_inline void tl_window_initial(struct bpf_sock_ops *ctx, struct tl_flow *flow)
+static __always_inline void tl_window_initial(struct bpf_sock_ops *ctx, const struct tl_flow *flow, struct tl_flow_window *w)
 {
 	struct tl_path_key key = tl_path_key(flow);
 	__u32 mss = ctx->mss_cache;
@@ -49,30 +47,30 @@ static __always_inline void tl_window_initial(struct bpf_sock_ops *ctx, struct t
 
 	path = bpf_map_lookup_elem(&tl_path, &key);
 	if (!mss || !path || !path->delivered_Bps || !path->rtt_min_us) {
-		flow->window_why = TL_WHY_UNMEASURED;
+		w->why = TL_WHY_UNMEASURED;
 		return;
 	}
 	if (path->srtt_us > path->rtt_min_us * 3 / 2 + 5000) {
-		flow->window_why = TL_WHY_BLOATED;
+		w->why = TL_WHY_BLOATED;
 		return;
 	}
 	if (path->retransmits * 200 > path->segs_out) {
-		flow->window_why = TL_WHY_LOSSY;
+		w->why = TL_WHY_LOSSY;
 		return;
 	}
-	flow->window_why = TL_WHY_NOT;
 	packets = path->delivered_Bps * path->rtt_min_us / 1000000 / 4 / mss;
 	if (packets <= TL_IW_DEFAULT)
 		return;
 	iw = packets > TL_IW_AUTO_MAX ? TL_IW_AUTO_MAX : (int)packets;
 	if (!bpf_setsockopt(ctx, TL_IPPROTO_TCP, TL_TCP_BPF_IW, &iw, sizeof(iw)))
-		flow->initial_packets = iw;
+		w->initial_packets = iw;
 }
 
 /* A connection under a rule begins, before its SYN or accepted; its entry is there. */
 __noinline int tl_window_begin(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct tl_flow_window w = {};
 	struct tl_rule *rule;
 	struct tl_flow *flow;
 
@@ -84,24 +82,19 @@ __noinline int tl_window_begin(struct bpf_sock_ops *ctx)
 		return 0;
 	flow->window = rule->window;
 	if (!tl_is_routed(&flow->remote_addr)) {
-		flow->window_why = TL_WHY_NEAR;
+		w.why = TL_WHY_NEAR;
+	} else if (rule->window == TL_WINDOW_RESERVED) {
+		tl_reserved_begin(ctx, rule->weight, flow); /* and shows for itself */
 		return 0;
-	}
-	switch (rule->window) {
-	case TL_WINDOW_FIXED:
+	} else if (rule->window == TL_WINDOW_FIXED) {
 		if (rule->window_bytes)
 			tl_window_buffer(ctx, rule->window_bytes, flow);
-		else
-			flow->window_why = TL_WHY_NO_ROOM;
-		break;
-	case TL_WINDOW_RESERVED:
-		tl_reserved_begin(ctx, rule->weight, flow);
-		break;
-	case TL_WINDOW_AUTO:
-		if (flow->passive)
-			tl_window_initial(ctx, flow);
-		break;
+		if (!rule->window_bytes || flow->window_rc)
+			w.why = TL_WHY_NO_ROOM;
+	} else if (flow->passive) {
+		tl_window_initial(ctx, flow, &w);
 	}
+	bpf_map_update_elem(&tl_flow_window, &cookie, &w, BPF_ANY);
 	return 0;
 }
 
@@ -109,11 +102,13 @@ __noinline int tl_window_begin(struct bpf_sock_ops *ctx)
 __noinline int tl_window_established(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct tl_flow_window *w;
 	struct tl_flow *flow;
 
 	flow = bpf_map_lookup_elem(&tl_flow, &cookie);
-	if (flow && flow->window == TL_WINDOW_AUTO && flow->window_why != TL_WHY_NEAR)
-		tl_window_initial(ctx, flow);
+	w = bpf_map_lookup_elem(&tl_flow_window, &cookie);
+	if (flow && w && flow->window == TL_WINDOW_AUTO && w->why != TL_WHY_NEAR)
+		tl_window_initial(ctx, flow, w);
 	return 0;
 }
 

@@ -114,3 +114,25 @@ struct {
 	__type(key, int);
 	__type(value, struct tl_reserved_sk);
 } tl_reserved_sk SEC(".maps");
+
+/* What a flow has of its window's mode, for people: beside tl_flow, which is as large as a program's stack bears. */
+struct tl_flow_window {
+	__u64 share_Bps;   /* of a reservation's rate, for sending */
+	__u64 receive_Bps; /* and for receiving */
+	__u32 generation;  /* of the reservation in force; 0: none */
+	__u32 pacing_Bps;  /* as set for the share */
+	__u32 initial_packets;	/* the initial congestion window set; 0: the kernel's */
+	__u32 most_packets;	/* the most of the congestion window, as set for the share */
+	__u32 advertised_bytes; /* the most of the advertised window, as set for the share; 0: the buffer's */
+	__u8 why;		/* enum tl_window_why */
+	__u8 leaving;		/* 1: the reservation is over, and the window is coming down */
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* socket cookie; deleted at CLOSE */
+	__type(value, struct tl_flow_window);
+} tl_flow_window SEC(".maps");

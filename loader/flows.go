@@ -105,6 +105,10 @@ func (l *Loader) flows(want func(bpf.Flow) bool) ([]Flow, error) {
 	if err != nil {
 		return nil, err
 	}
+	windows, err := snapshot[uint64, bpf.FlowWindow](l.maps["tl_flow_window"])
+	if err != nil {
+		return nil, err
+	}
 	now := monotonic()
 	flows := make([]Flow, 0, len(entries))
 	l.reserved.mu.Lock()
@@ -112,7 +116,9 @@ func (l *Loader) flows(want func(bpf.Flow) bool) ([]Flow, error) {
 	for cookie, f := range entries {
 		if want(f) {
 			flow := decodeFlow(cookie, f, now)
-			flow.Reservation = l.reserved.names[f.ReservedGeneration]
+			if w, ok := windows[cookie]; ok {
+				flow.addWindow(w, l.reserved.names[w.Generation])
+			}
 			flows = append(flows, flow)
 		}
 	}
@@ -191,12 +197,6 @@ func decodeFlow(cookie uint64, f bpf.Flow, now uint64) Flow {
 		WindowBytes:     f.WindowBytes,
 		WindowErrno:     -f.WindowRc,
 		Window:          bpf.WindowMode(f.Window).String(),
-		WindowWhy:       bpf.WindowWhy(f.WindowWhy).String(),
-		InitialPackets:  f.InitialPackets,
-	}
-	if f.ReservedGeneration != 0 {
-		out.ShareBps, out.ReceiveBps, out.PacingBps = f.ShareBps, f.ReceiveBps, uint64(f.PacingBps)
-		out.CwndMost, out.AdvertiseMost = f.MostPackets, f.AdvertisedBytes
 	}
 	out.Path, _ = f.Path()
 	if int(f.State) < len(tcpStates) {
@@ -206,6 +206,15 @@ func decodeFlow(cookie uint64, f bpf.Flow, now uint64) Flow {
 		out.SsthreshPackets = 0
 	}
 	return out
+}
+
+// addWindow adds what the flow has of its window's mode; id is that of its reservation.
+func (f *Flow) addWindow(w bpf.FlowWindow, id string) {
+	f.WindowWhy, f.InitialPackets, f.Reservation = bpf.WindowWhy(w.Why).String(), w.InitialPackets, id
+	if w.Generation != 0 {
+		f.ShareBps, f.ReceiveBps, f.PacingBps = w.ShareBps, w.ReceiveBps, uint64(w.PacingBps)
+		f.CwndMost, f.AdvertiseMost = w.MostPackets, w.AdvertisedBytes
+	}
 }
 
 func decodePath(k bpf.PathKey, p bpf.Path, now uint64) Path {

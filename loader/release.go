@@ -122,12 +122,12 @@ func (l *Loader) releaseAll() error {
 
 // anyReserved says whether a live flow still has something of a reservation.
 func (l *Loader) anyReserved() bool {
-	flows, err := snapshot[uint64, bpf.Flow](l.maps["tl_flow"])
+	flows, err := snapshot[uint64, bpf.FlowWindow](l.maps["tl_flow_window"])
 	if err != nil {
 		return false
 	}
 	for _, f := range flows {
-		if f.ReservedGeneration != 0 || f.ReservedLeaving != 0 {
+		if f.Generation != 0 || f.Leaving != 0 {
 			return true
 		}
 	}

@@ -46,7 +46,14 @@ const sampleEvery = 900 * time.Millisecond
 
 // ReservedUse says what flows make of the reservations in force, in the order of Reserve.
 func (l *Loader) ReservedUse() []ReservedUse {
-	flows, err := snapshot[uint64, bpf.Flow](l.maps["tl_flow"])
+	windows, err := snapshot[uint64, bpf.FlowWindow](l.maps["tl_flow_window"])
+	flows := map[uint64]bpf.Flow{}
+	for cookie, w := range windows {
+		var f bpf.Flow
+		if w.Generation != 0 && l.maps["tl_flow"].Lookup(cookie, &f) == nil {
+			flows[cookie] = f
+		}
+	}
 	if err != nil {
 		l.log.Warn("reading what flows make of reservations", "err", err)
 	}
@@ -61,8 +68,9 @@ func (l *Loader) ReservedUse() []ReservedUse {
 		byGeneration[at.generation] = &use[i]
 	}
 	for cookie, f := range flows {
-		u := byGeneration[f.ReservedGeneration]
-		if u == nil || f.ReservedGeneration == 0 {
+		w := windows[cookie]
+		u := byGeneration[w.Generation]
+		if u == nil {
 			continue
 		}
 		s := l.reserved.samples[cookie]
@@ -71,7 +79,7 @@ func (l *Loader) ReservedUse() []ReservedUse {
 		u.ReceivedBps += s.receivedBps
 		u.PerFlow = append(u.PerFlow, ReservedFlow{
 			Cookie: cookie, Local: endOf(f.LocalAddr, f.LocalPort), Remote: endOf(f.RemoteAddr, f.RemotePort), RuleID: f.RuleId,
-			ShareBps: f.ShareBps, PacingBps: uint64(f.PacingBps), CwndMostPackets: f.MostPackets, WindowBytes: f.WindowBytes,
+			ShareBps: w.ShareBps, PacingBps: uint64(w.PacingBps), CwndMostPackets: w.MostPackets, WindowBytes: f.WindowBytes,
 			GoodputBps: s.ackedBps, Retransmits: f.Retransmits,
 		})
 	}
@@ -81,14 +89,11 @@ func (l *Loader) ReservedUse() []ReservedUse {
 // sample takes what flows of reservations carry since the latest look, if that is long enough ago.
 func (s *reserveState) sample(flows map[uint64]bpf.Flow, now time.Time) {
 	for cookie := range s.samples {
-		if f, ok := flows[cookie]; !ok || f.ReservedGeneration == 0 {
+		if _, ok := flows[cookie]; !ok {
 			delete(s.samples, cookie)
 		}
 	}
 	for cookie, f := range flows {
-		if f.ReservedGeneration == 0 {
-			continue
-		}
 		old, ok := s.samples[cookie]
 		passed := now.Sub(old.at)
 		if ok && passed < sampleEvery {
