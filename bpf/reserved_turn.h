@@ -112,6 +112,31 @@ __noinline int tl_reserved_turn(struct bpf_sock_ops *ctx)
 	return 0;
 }
 
+/* A leg that has taken up a flow of a rule with window: reserved: late for an initial window, its handshake was long ago. */
+__noinline int tl_reserved_leg(struct bpf_sock_ops *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct tl_reserved_sk *st;
+	struct bpf_sock *sk = ctx->sk;
+	struct tl_flow *flow;
+	struct tl_own *own;
+
+	own = bpf_map_lookup_elem(&tl_own, &cookie);
+	if (!sk || !own || !own->leg || own->window != TL_WINDOW_RESERVED)
+		return 0;
+	flow = bpf_map_lookup_elem(&tl_flow, &cookie);
+	if (!flow || !tl_is_routed(&flow->remote_addr))
+		return 0;
+	st = bpf_sk_storage_get(&tl_reserved_sk, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!st)
+		return 0;
+	flow->window = TL_WINDOW_RESERVED;
+	st->weight = (own->weight ? own->weight : 1) * TL_WEIGHT_UNIT;
+	st->v6 = !tl_is_mapped(&flow->remote_addr);
+	st->state = TL_RES_WAITING;
+	return 0;
+}
+
 __noinline int tl_reserved_sockops(struct bpf_sock_ops *ctx)
 {
 	bool closes = ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE;
@@ -122,6 +147,11 @@ __noinline int tl_reserved_sockops(struct bpf_sock_ops *ctx)
 		tl_reserved_turn(ctx);
 		return 0;
 	case BPF_SOCK_OPS_RTT_CB:
+		st = tl_reserved_of(ctx);
+		if (!st || st->state == TL_RES_NONE)
+			tl_reserved_leg(ctx);
+		tl_reserved_turn(ctx);
+		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		tl_reserved_turn(ctx);
 		break;

@@ -104,7 +104,10 @@ func (l *Loader) releaseStale() {
 // releaseAll ends all reservations with the agent: flows get a moment to come down to windows of their own, then what is set
 // on them is taken back for good.
 func (l *Loader) releaseAll() error {
-	if l.pacedID == 0 && len(l.reserved.places) == 0 {
+	l.applyMu.Lock()
+	never := l.pacedID == 0 && len(l.reserved.places) == 0
+	l.applyMu.Unlock()
+	if never {
 		return nil
 	}
 	err := l.Reserve(nil)
