@@ -65,6 +65,7 @@ func (a *agent) switchTo(next *config.Config, table *policy.Table, candidates []
 	a.config, a.table, a.addrs, a.auto.candidates = next, table, addrs, candidates
 	a.auto.chooser.Configure(chooserOptions(next, candidates))
 	a.granted.book.Configure(next.Reservations.Policy)
+	a.granted.systems.changed()
 	a.remember(next)
 	a.putChoices()
 	return nil

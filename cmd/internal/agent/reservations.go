@@ -4,6 +4,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trunkline/trunkline/cmd/internal/control"
@@ -19,11 +20,13 @@ type granted struct {
 	book    *reserve.Book
 	keeper  *reserve.Keeper
 	problem string // with what earlier agents had granted
+	systems systems
 }
 
 // startReservations takes up what was granted before, and puts it in force before the first connection comes.
 func (a *agent) startReservations() {
 	g := &a.granted
+	g.systems.wake = make(chan struct{}, 1)
 	path := a.config.ReservationDB()
 	var records map[string][]byte
 	var err error
@@ -102,7 +105,7 @@ func (k reservedKernel) Use() []reserve.Use {
 // Reservations gives all reservations and the declared paths.
 func (a *agent) Reservations() (control.Reservations, error) {
 	all := control.Reservations{Now: time.Now().UTC(), Reservations: a.granted.book.List(), Paths: []control.ReservedPath{},
-		Problems: a.reservationProblems()}
+		Problems: a.reservationProblems(), Systems: a.granted.systems.status()}
 	for _, p := range a.granted.book.Policy().Paths {
 		all.Paths = append(all.Paths, control.ReservedPath{Name: p.Name, Remote: p.Remote, CapacityBps: p.CapacityBps})
 	}
@@ -115,7 +118,16 @@ func (a *agent) reservationProblems() []string {
 	if a.granted.problem != "" {
 		problems = append(problems, a.granted.problem)
 	}
+	problems = append(problems, a.granted.systems.problems()...)
+	a.mu.Lock()
+	table := a.table
+	a.mu.Unlock()
+	used := slices.ContainsFunc(table.Rules(), func(r policy.Rule) bool { return r.Mode() == policy.WindowReserved })
 	for _, r := range a.granted.book.List() {
+		if r.State != reserve.Ended && !used {
+			problems = append(problems, "there are reservations, and no rule has window: reserved, so no connection uses them; give it to the rule of their end points")
+			used = true // said once
+		}
 		if r.State == reserve.Suspended {
 			problems = append(problems, fmt.Sprintf("reservation %s is suspended, its connections are as under window: auto: %s", r.ID, r.Reason))
 		}

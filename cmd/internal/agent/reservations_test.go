@@ -16,7 +16,7 @@ import (
 	"github.com/trunkline/trunkline/internal/testkit"
 )
 
-const reservedRules = `rules: [{name: wan, remote: 192.0.2.0/24}]
+const reservedRules = `rules: [{name: wan, remote: 192.0.2.0/24, window: reserved}]
 reservations:
   owners: [{name: astro, rate: 2Gbit}]
   paths: [{name: lab, remote: [192.0.2.0/24], capacity: 1Gbit}]
@@ -33,6 +33,17 @@ func TestReservationsSurvive(t *testing.T) {
 	r, err := client.Reserve(ctx, q)
 	if err != nil || r.State != reserve.Active || r.Tuning.WindowBytes != 10_125_000 {
 		t.Fatalf("%+v, %v", r, err)
+	}
+	h.write("rules: [{name: wan, remote: 192.0.2.0/24}]\n")
+	if _, err := client.Reload(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := client.Reservations(ctx); err != nil || len(all.Problems) != 1 || !strings.Contains(all.Problems[0], "no rule has window: reserved") {
+		t.Errorf("%+v, %v", all.Problems, err)
+	}
+	h.write(reservedRules)
+	if _, err := client.Reload(ctx); err != nil {
+		t.Fatal(err)
 	}
 	q.ID = "other"
 	if _, err := client.Reserve(ctx, q); reserve.WhyOf(err) != reserve.Overlapping {

@@ -58,15 +58,17 @@ func (a *agent) work(ctx context.Context, s signals) error {
 		err = a.steer()
 	}
 	if err == nil {
+		c := a.config // before anybody can ask for a reload
 		// Who gets an answer from the control socket may rely on connections being steered.
 		part("control socket", func() error { return control.Serve(ctx, a.control, a, a.log) })
 		part("watchdog", func() error { return a.watch(ctx) })
 		part("choice of congestion controls", func() error { return a.choose(ctx) })
 		part("loss events", func() error { return a.losses(ctx) })
 		part("reservations", func() error { return a.granted.keeper.Run(ctx) })
+		part("provisioning systems", func() error { return a.followSystems(ctx) })
 		part("peers", func() error { return a.followPeers(ctx) })
 		a.notify(daemon.SdNotifyReady)
-		a.log.Info("ready", "rules", len(a.config.Rules), "peers", len(a.config.Peers), "version", a.o.Version)
+		a.log.Info("ready", "rules", len(c.Rules), "peers", len(c.Peers), "version", a.o.Version)
 		err = a.untilEnd(ctx, s)
 	}
 	cancel(nil)

@@ -49,8 +49,8 @@ func cleanupCommand(env Env) *cobra.Command {
 			"Linux 6.4 congestion controls. Nothing else is\n" +
 			"touched; what someone else has changed since is left alone and reported. Programs and links need no cleaning: they go\n" +
 			"with the process, even on kill -9; before Linux 6.6 filters at interfaces do not, and are undone in the network namespace\n" +
-			"that cleanup runs in. Keys, configuration, what was learnt of paths (paths.db) and histories stay; --history has the files\n" +
-			"of histories removed as well.",
+			"that cleanup runs in. Keys, configuration, what was learnt of paths (paths.db), reservations\n" +
+			"(reservations.db) and histories stay; --history has the files of histories removed as well.",
 		Example: "  trunkline cleanup                      # every instance under " + env.StateRoot + "\n" +
 			"  trunkline cleanup --instance east\n  trunkline cleanup --state-dir /srv/trunkline/east",
 		Args: cobra.NoArgs,

@@ -27,6 +27,7 @@ func (d *decoder) crossCheck(c *Config) {
 	}
 	d.checkRules(c, peers, names)
 	d.settleCodecs(c)
+	d.checkSystems(c)
 	if d.autoAt != nil && !c.ChoosesCongestion() {
 		d.warnf(d.autoAt, "auto is set and no rule has congestion: auto, so nothing is chosen; give one, or remove auto")
 	}

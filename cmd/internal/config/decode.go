@@ -22,6 +22,7 @@ type decoder struct {
 	rules      []ruleNodes
 	peerCodecs []codecChoice
 	autoAt     ast.Node // nil: there is no such section
+	systems    []ast.Node
 }
 
 // ruleNodes are the places crossCheck refers to.

@@ -45,7 +45,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, keys := range [][]string{topKeys, peerKeys, ruleKeys, dedupKeys, historyKeys, autoKeys, reservationsKeys, ownerKeys, pathKeys} {
+	for _, keys := range [][]string{topKeys, peerKeys, ruleKeys, dedupKeys, historyKeys, autoKeys, reservationsKeys, ownerKeys, pathKeys, systemKeys} {
 		for _, k := range keys {
 			if !strings.Contains(string(text), "`"+k+"`") {
 				t.Errorf("docs/operations.md does not mention the key `%s`", k)

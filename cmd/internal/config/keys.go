@@ -19,8 +19,9 @@ var (
 	topKeys = []string{"instance", "cgroup", "interfaces", "listen", "peers", "rules", "state_dir", "run_dir", "key",
 		"bpffs", "group", "dscp", "mark_bit", "history", "auto", "reservations"}
 	historyKeys      = []string{"memory", "disk", "directory"}
-	reservationsKeys = []string{"owners", "paths", "probe_port", "band"}
+	reservationsKeys = []string{"owners", "paths", "systems", "probe_port", "band"}
 	ownerKeys        = []string{"name", "role", "users", "groups", "rate", "count", "longest"}
+	systemKeys       = []string{"name", "directory", "url", "token", "owner", "every"}
 	pathKeys         = []string{"name", "remote", "capacity"}
 	autoKeys         = []string{"candidates", "dry_run", "explore", "hold"}
 	peerKeys         = []string{"name", "address", "key", "allow", "codec", "stage", "segment"}

@@ -14,9 +14,10 @@ import (
 	"github.com/trunkline/trunkline/cmd/internal/units"
 )
 
-// Reservations says who may reserve paths, and how much they carry.
+// Reservations says who may reserve paths, how much they carry, and where reservations come from.
 type Reservations struct {
 	reserve.Policy
+	Systems []System
 }
 
 // DefaultProbePort is asked for the round-trip time of reserved end points; a refusal is an answer, too.
@@ -32,8 +33,9 @@ const (
 
 func (d *decoder) reservations(n ast.Node, to *Reservations) {
 	d.mapping(n, "reservations", reservationsKeys, fields{
-		"owners": func(n ast.Node) { d.list(n, "owners", func(n ast.Node) { d.owner(n, to) }) },
-		"paths":  func(n ast.Node) { d.list(n, "paths", func(n ast.Node) { d.reservedPath(n, to) }) },
+		"owners":  func(n ast.Node) { d.list(n, "owners", func(n ast.Node) { d.owner(n, to) }) },
+		"paths":   func(n ast.Node) { d.list(n, "paths", func(n ast.Node) { d.reservedPath(n, to) }) },
+		"systems": func(n ast.Node) { d.list(n, "systems", func(n ast.Node) { d.system(n, to) }) },
 		"probe_port": func(n ast.Node) {
 			if s, _ := scalar(n); s == "off" {
 				to.ProbePort = 0

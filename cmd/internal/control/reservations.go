@@ -28,10 +28,11 @@ type Reserver interface {
 
 // Reservations are all of them, with the paths that they are on.
 type Reservations struct {
-	Now          time.Time             `json:"now"`
-	Reservations []reserve.Reservation `json:"reservations"` // in the order of their starts; also those that ended within a week
-	Paths        []ReservedPath        `json:"paths"`
-	Problems     []string              `json:"problems"` // what keeps reservations from being of use
+	Now          time.Time              `json:"now"`
+	Reservations []reserve.Reservation  `json:"reservations"` // in the order of their starts; also those that ended within a week
+	Paths        []ReservedPath         `json:"paths"`
+	Systems      []reserve.SystemStatus `json:"systems"`  // that reservations come from
+	Problems     []string               `json:"problems"` // what keeps reservations from being of use
 }
 
 // ReservedPath is a path whose capacity the configuration declares.

@@ -87,6 +87,10 @@ func (b *Book) woken() {
 func (b *Book) Add(q Request, by Caller) (Reservation, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.add(q, by, "")
+}
+
+func (b *Book) add(q Request, by Caller, order string) (Reservation, error) {
 	now := b.clock.Wall()
 	t, err := q.read(b.reading(now), nil)
 	if err != nil {
@@ -97,7 +101,7 @@ func (b *Book) Add(q Request, by Caller) (Reservation, error) {
 		return Reservation{}, err
 	}
 	r := Reservation{ID: q.ID, Owner: owner, RateBps: t.RateBps, Share: t.Share, Start: t.Start, End: t.End, EndPoints: t.EndPoints,
-		System: by.System, MadeBy: by.Name, Made: now, State: Pending, Since: now, Anchor: anchorAt(b.clock)}
+		System: by.System, Order: order, MadeBy: by.Name, Made: now, State: Pending, Since: now, Anchor: anchorAt(b.clock)}
 	if old := b.all[r.ID]; old != nil && old.State != Ended {
 		return Reservation{}, refuse(Malformed, "there is a reservation %s already; choose another id, or change that one", r.ID)
 	}

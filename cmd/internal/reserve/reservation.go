@@ -34,6 +34,7 @@ type Reservation struct {
 	EndPoints []EndPoint `json:"end_points"`
 
 	System  string    `json:"system,omitempty"` // the provisioning system that it came from; "": asked for here
+	Order   string    `json:"order,omitempty"`  // what that system asked for, in its words
 	MadeBy  string    `json:"made_by"`
 	Made    time.Time `json:"made"`
 	Changed time.Time `json:"changed,omitzero"`
