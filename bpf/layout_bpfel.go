@@ -230,8 +230,7 @@ type layoutTlReserved struct {
 	Generation  uint32
 	WindowBytes uint32
 	Squeeze     uint32
-	Fq          uint16
-	Sign        uint16
+	Sign        uint32
 	Id          [44]int8
 }
 

@@ -72,11 +72,11 @@ static __always_inline bool tl_differs(__u32 a, __u32 b)
 
 /*
  * The payload rate of a share of the link: payload / (payload + headers) of it, and a half per cent less, so that a queue
- * drains. The kernel's own timer counts payload; the fq queue counts headers, too.
+ * drains. TCP stamps each segment with the time when it may leave, by its payload, whether its own timer waits or the fq queue.
  */
 static __always_inline __u32 tl_pacing_of(const struct tl_reserved *r, __u64 share_Bps, __u32 mss, __u32 headers)
 {
-	__u64 Bps = r->fq ? share_Bps : share_Bps * mss / (mss + headers);
+	__u64 Bps = share_Bps * mss / (mss + headers);
 
 	Bps -= Bps / 200;
 	if (Bps > TL_PACE_MAX)

@@ -29,8 +29,7 @@ struct tl_reserved {
 	__u32 generation;   /* 0: the slot is empty */
 	__u32 window_bytes; /* the receive buffer of a flow; 0: there is no room for it */
 	__u32 squeeze;	    /* windows are halved so often: memory is scarce */
-	__u16 fq;	    /* 1: the queue paces, which counts headers, too */
-	__u16 sign;	    /* the low byte of every rate that is set: cleanup knows a killed agent's flows by it */
+	__u32 sign;	    /* the low byte of every rate that is set: cleanup knows a killed agent's flows by it */
 	char id[44];
 };
 

@@ -165,7 +165,7 @@ func (s *reserveState) assign() (map[string]place, error) {
 // kernelReserved is the entry of a reservation. The end is kept as it was unless it moved: the two clocks are never read at once.
 func (l *Loader) kernelReserved(r policy.Reserved, generation uint32, old bpf.Reserved) bpf.Reserved {
 	e := bpf.Reserved{RateBps: r.RateBps, RttUs: uint32(r.RTT.Microseconds()), Generation: generation, Squeeze: l.squeeze,
-		Sign: uint16(paced.Sign(l.o.Instance))}
+		Sign: uint32(paced.Sign(l.o.Instance))}
 	if w := reservedWindow(r); w <= l.rules.fits.rcv {
 		e.WindowBytes = w >> l.squeeze
 	}
