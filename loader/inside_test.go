@@ -284,7 +284,7 @@ func flowOf(t *testing.T, l *Loader, c *net.TCPConn, ok func(Flow) bool) Flow {
 	t.Helper()
 	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	var last Flow
-	for end := time.Now().Add(testkit.Wait(2 * time.Second)); time.Now().Before(end); {
+	for end := time.Now().Add(testkit.Wait(20 * time.Second)); time.Now().Before(end); {
 		flows, err := l.Flows()
 		if err != nil {
 			t.Fatal(err)
