@@ -4,8 +4,13 @@ package window
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
+
+	"gonum.org/v1/plot"
+
+	"github.com/trunkline/trunkline/cmd/internal/bench/benchtest"
 )
 
 // At 8 Mbit/s a full bin of 20 ms has 20,000 bytes, and 90 % are 18,000.
@@ -98,4 +103,51 @@ func TestMedian(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.values, got, c.want)
 		}
 	}
+}
+
+// What stands in the tables and drawings: medians, the worst, and nothing of a path on which no run counted.
+func TestReport(t *testing.T) {
+	e := made(t)
+	r := e.report()
+	benchtest.CheckRows(t, r.Rows)
+	benchtest.CheckTables(t, r.Tables)
+	var b strings.Builder
+	for _, table := range r.Tables {
+		table.Write(&b)
+	}
+	for _, want := range []string{"1 Gbit/s x 135 ms, MTU 1500, queue 1 BDP: payload ceiling 956 Mbit/s",
+		"reserved        1  0.40  never      904", "Discarded, and made again"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, &b)
+		}
+	}
+	if len(r.Tables) != 1 || len(r.Plots) != 2 {
+		t.Errorf("%d tables, %d plots", len(r.Tables), len(r.Plots))
+	}
+	for _, p := range r.Plots {
+		if err := p.Draw(plot.New()); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+}
+
+// made has three runs on the first of two paths, one of which never filled it.
+func made(t *testing.T) *experiment {
+	t.Helper()
+	e := &experiment{settings: *parsed(t, "--mode", "reserved", "--mtu", "1500", "--streams", "1", "--seconds", "10"), discarded: 7}
+	var err error
+	if e.cells, err = e.plan(); err != nil {
+		t.Fatal(err)
+	}
+	e.modes = e.chosen()
+	for i, t90 := range []float64{0.4, 0.38, 0} {
+		goodput := 904.0
+		r := row{Mode: modeReserved, Streams: 1, MTU: 1500, Run: i + 1, Goodput10: &goodput, Jain: 1, PeakBytes: 65e6, cell: &e.cells[0]}
+		if t90 > 0 {
+			r.T90 = &t90
+		}
+		e.rows = append(e.rows, r)
+	}
+	e.courses = []course{{cell: &e.cells[0], mode: modeReserved, bins: make([]uint64, 500)}}
+	return e
 }

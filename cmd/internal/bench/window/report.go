@@ -19,8 +19,11 @@ func (e *experiment) report() *bench.Report {
 		r.Rows = append(r.Rows, e.rows[i])
 	}
 	for i := range e.cells {
-		if i == 0 || e.cells[i].path() != e.cells[i-1].path() {
-			r.Tables = append(r.Tables, e.table(&e.cells[i]))
+		if i > 0 && e.cells[i].path() == e.cells[i-1].path() {
+			continue
+		}
+		if t := e.table(&e.cells[i]); len(t.Rows) > 0 {
+			r.Tables = append(r.Tables, t)
 		}
 	}
 	last := &r.Tables[len(r.Tables)-1]
