@@ -118,6 +118,9 @@ func (a *agent) reservationProblems() []string {
 	if a.granted.problem != "" {
 		problems = append(problems, a.granted.problem)
 	}
+	if p := a.granted.keeper.Problem(); p != "" {
+		problems = append(problems, "reservations cannot be put in force, so connections are as under window: auto: "+p)
+	}
 	problems = append(problems, a.granted.systems.problems()...)
 	a.mu.Lock()
 	table := a.table

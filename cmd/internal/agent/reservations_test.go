@@ -60,7 +60,7 @@ func TestReservationsSurvive(t *testing.T) {
 	if _, err := client.Reload(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := client.Reservations(ctx); err != nil || len(all.Reservations) != 1 || all.Paths[0].CapacityBps != 250e6 {
+	if all, err := client.Reservations(ctx); err != nil || len(all.Reservations) != 1 || all.Paths[0].CapacityBps != 250e6 || len(all.Problems) > 0 {
 		t.Errorf("after a reload: %+v, %v", all, err)
 	}
 	if _, err := client.EndReservation(ctx, "run"); err != nil {

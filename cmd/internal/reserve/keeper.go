@@ -37,9 +37,9 @@ type Keeper struct {
 
 	enforcing sync.Mutex // guards what follows
 	inForce   []Grant
-	put       bool // the kernel has inForce
-	failing   bool // and that has been said
-	unkept    bool // the book cannot be written down, and that has been said
+	put       bool  // the kernel has inForce
+	failing   error // why it has not, which has been said
+	unkept    bool  // the book cannot be written down, and that has been said
 
 	watches map[place]*watch // the watching goroutine's alone
 	blind   bool             // connections cannot be read, and that has been said
@@ -98,13 +98,23 @@ func (k *Keeper) Enforce() {
 		return
 	}
 	err = k.kernel.Reserve(reserved(want, k.book.clock.Boot()))
-	if err != nil && !k.failing {
+	if err != nil && k.failing == nil {
 		k.log.Error("reservations cannot be put in force; connections are as under window: auto, and it is tried again", "err", err)
 	}
-	k.put, k.failing = err == nil, err != nil
+	k.put, k.failing = err == nil, err
 	if err == nil {
 		k.inForce = want
 	}
+}
+
+// Problem is why the kernel does not hold what the book grants, "" if it does.
+func (k *Keeper) Problem() string {
+	k.enforcing.Lock()
+	defer k.enforcing.Unlock()
+	if k.failing == nil {
+		return ""
+	}
+	return k.failing.Error()
 }
 
 // reserved says until when grants last, by a clock that the kernel side can read.

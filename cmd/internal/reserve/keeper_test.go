@@ -51,8 +51,14 @@ func TestEnforce(t *testing.T) {
 		t.Fatal(err)
 	}
 	step("r2 ")
+	if keeper.Problem() != errDisk.Error() {
+		t.Errorf("problem %q", keeper.Problem())
+	}
 	k.fail = nil
 	step("") // tried again
+	if keeper.Problem() != "" {
+		t.Errorf("problem %q", keeper.Problem())
+	}
 	calls := k.calls
 	step("")
 	if k.calls != calls {
