@@ -147,6 +147,51 @@ func TestSysctl(t *testing.T) {
 	}
 }
 
+// Several ledgers change one sysctl, one after the other: whichever ends last leaves the value that there was before the first.
+func TestSysctlOfSeveralLedgers(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for name, ends := range map[string][]int{"first ends first": {0, 1, 2}, "last ends first": {2, 1, 0}, "mixed": {1, 0, 2}, "mixed otherwise": {0, 2, 1}} {
+		t.Run(name, func(t *testing.T) {
+			handoverDir = filepath.Join(t.TempDir(), "sysctl")
+			if err := WriteSysctl(aSysctl, "1024"); err != nil {
+				t.Fatal(err)
+			}
+			var all []*Ledger
+			for _, v := range []string{"1100", "1200", "1300"} {
+				l := open(t, filepath.Join(t.TempDir(), v+".db"))
+				if _, err := l.SetSysctl(aSysctl, v); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, l)
+			}
+			for _, i := range ends {
+				if _, err := all[i].Undo(quiet); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if v, err := ReadSysctl(aSysctl); err != nil || v != "1024" {
+				t.Errorf("the value is %q, %v; want what it was before the first", v, err)
+			}
+			if _, err := os.Stat(handoverDir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("something is left where sysctls are handed over: %v", err)
+			}
+			// An administrator's own value of later is not taken for one of them.
+			if err := WriteSysctl(aSysctl, "1100"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := all[2].SetSysctl(aSysctl, "1400"); err != nil {
+				t.Fatal(err)
+			}
+			outcomes(t, all[2], Restored)
+			if v, err := ReadSysctl(aSysctl); err != nil || v != "1100" {
+				t.Errorf("the value is %q, %v; want the administrator's", v, err)
+			}
+		})
+	}
+}
+
 func TestFailedSysctlLeavesNoEntry(t *testing.T) {
 	l := open(t, filepath.Join(t.TempDir(), "ledger.db"))
 	if _, err := l.SetSysctl("net.ipv4.tcp_congestion_control", "no such algorithm"); err == nil {

@@ -39,7 +39,7 @@ func undoEntry(e Entry) Result {
 	var detail string
 	switch e.Kind {
 	case Sysctl:
-		o, detail = undoSysctl(e)
+		o, detail = undoHanded(e)
 	case Pin, File, Dir:
 		o, detail = remove(e.Target)
 	case ClsactQdisc, ClsactFilter:
@@ -54,7 +54,8 @@ func undoEntry(e Entry) Result {
 	return Result{Entry: e, Outcome: o, Detail: detail}
 }
 
-func undoSysctl(e Entry) (Outcome, string) {
+// undoSysctl puts a value back, or what an agent that ended earlier has handed over for it.
+func undoSysctl(e Entry, h handed) (Outcome, string) {
 	now, err := ReadSysctl(e.Target)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -64,9 +65,10 @@ func undoSysctl(e Entry) (Outcome, string) {
 	case now == words(e.Old):
 		return Already, ""
 	case now != words(e.New):
+		h.over(words(e.New), words(e.Old))
 		return Left, fmt.Sprintf("it is %q now, not our %q: someone else changed it since", now, e.New)
 	}
-	if err := WriteSysctl(e.Target, e.Old); err != nil {
+	if err := WriteSysctl(e.Target, h.take(words(e.Old))); err != nil {
 		return Failed, err.Error()
 	}
 	return Restored, ""
@@ -109,6 +111,8 @@ func (l *Ledger) SetSysctl(name, value string) (uint64, error) {
 	if old == words(value) {
 		return 0, nil
 	}
+	// Without the directory the change is still made, and undone as far as this ledger knows.
+	_ = handover(name, func(h handed) { h.found(old) })
 	id, err := l.Record(Entry{Kind: Sysctl, Target: name, Old: old, New: words(value)})
 	if err != nil {
 		return 0, err
