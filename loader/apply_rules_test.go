@@ -221,7 +221,7 @@ func TestBufferMaximaAreRaisedWhileNeeded(t *testing.T) {
 	apply(rcv, window(rcv))
 	apply(rcv+1<<20, window(rcv+1<<20))
 	apply(rcv+2<<20, window(rcv+2<<20))
-	apply(rcv+2<<20, window(rcv+1<<20)) // in force while any rule needs it
+	apply(rcv+1<<20, window(rcv+1<<20)) // no higher than a rule needs
 	apply(rcv)
 	apply(rcv+1<<20, window(rcv+1<<20))
 	if err := l.Close(); err != nil {
